@@ -1,0 +1,100 @@
+"""Groups, senders and what they wrote.
+
+A message row is one revision and, but for deletion and erasure, is never updated: the verdict is
+a row of its own, so the hot path only inserts. Ids come in blocks of `IDS_PER_CHUNK`, one block a
+chunk, so a chunk of waiting messages is the id range of its block and its row is all that a
+worker claims.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from apps.policies.models import Policy
+
+CHUNK_ID_BITS = 10
+IDS_PER_CHUNK = 1 << CHUNK_ID_BITS
+
+
+class Group(models.Model):
+    """A community whose backend sends us its messages; made when first seen."""
+
+    external_id = models.CharField(max_length=200, unique=True)
+    name = models.CharField(max_length=200, blank=True)
+    policy = models.ForeignKey(
+        Policy, null=True, blank=True, on_delete=models.PROTECT, related_name="groups"
+    )
+    created_at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.name or self.external_id
+
+
+class Sender(models.Model):
+    external_id = models.CharField(max_length=200, unique=True)
+    name = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.name or self.external_id
+
+
+class Message(models.Model):
+    """One revision of a message. `id >> CHUNK_ID_BITS` is its chunk."""
+
+    id = models.BigIntegerField(primary_key=True)
+    group = models.ForeignKey(Group, on_delete=models.PROTECT, db_index=False)
+    external_id = models.CharField(max_length=200)
+    revision = models.PositiveIntegerField(default=1)
+    sender = models.ForeignKey(Sender, on_delete=models.PROTECT, db_index=False)
+    text = models.TextField()
+    quoted_text = models.TextField(blank=True, default="")
+    reply_to = models.CharField(max_length=200, blank=True, default="")
+    metadata = models.JSONField(null=True)
+    sent_at = models.DateTimeField(null=True)
+    received_at = models.DateTimeField(db_default=Now())
+    deleted_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            # The key of a repeat; also finds the revisions of one message.
+            models.UniqueConstraint(
+                fields=["group", "external_id", "revision"], name="message_key"
+            ),
+            models.CheckConstraint(condition=Q(revision__gte=1), name="message_revision_positive"),
+        ]
+        indexes = [
+            # The conversation around a message, on the review card.
+            models.Index(fields=["group", "id"], name="message_by_group"),
+            # A sender's last messages, on the review card.
+            models.Index(fields=["sender", "id"], name="message_by_sender"),
+        ]
+
+
+class Chunk(models.Model):
+    """Messages that wait for a verdict: the ids from `first_id` on, `size` of them.
+
+    A worker claims whole chunks (`claim_id`, `lease_until`); the row goes in the transaction that
+    stores the verdicts. So the backlog is this table, and a message without verdict whose chunk is
+    gone can't exist.
+    """
+
+    id = models.BigIntegerField(primary_key=True)
+    size = models.PositiveSmallIntegerField()
+    created_at = models.DateTimeField(db_default=Now())
+    attempts = models.PositiveSmallIntegerField(db_default=0)
+    claim_id = models.UUIDField(null=True)
+    lease_until = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(size__gte=1, size__lte=IDS_PER_CHUNK), name="chunk_size"
+            )
+        ]
+
+    @property
+    def first_id(self) -> int:
+        return self.id << CHUNK_ID_BITS
