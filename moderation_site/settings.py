@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     "apps.chat",
     "apps.releases",
     "apps.scoring",
+    "apps.webhooks",
     "apps.review",
     "apps.dashboard",
     "apps.api",

@@ -1,0 +1,74 @@
+"""Writing, withdrawing and releasing outbox events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from apps.webhooks.models import EventKind, OutboxEvent
+
+RETENTION = timedelta(days=3)
+RELEASE_BATCH = 500
+
+
+def enqueue(
+    *,
+    kind: EventKind,
+    key: str,
+    message_ids: Sequence[int],
+    payload: dict[str, Any] | None = None,
+    hold: timedelta = timedelta(0),
+) -> None:
+    """Write one event in the caller's transaction; the same `(kind, key)` twice writes once.
+
+    Args:
+        kind: What happened.
+        key: What it happened to, unique within its kind.
+        message_ids: The messages it is about.
+        payload: Ids, labels and actions; never message text.
+        hold: How long it stays before it may leave, so that it can be withdrawn.
+    """
+    if not transaction.get_connection().in_atomic_block:
+        raise RuntimeError("An outbox event belongs in the transaction of what it tells.")
+    now = timezone.now()
+    OutboxEvent.objects.bulk_create(
+        [
+            OutboxEvent(
+                kind=kind,
+                key=key,
+                message_ids=list(message_ids),
+                payload=payload or {},
+                available_at=now + hold,
+            )
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def withdraw(*, kind: EventKind, key: str) -> bool:
+    """Take an event back that has not left. False when it has left (or never was)."""
+    deleted, _ = OutboxEvent.objects.filter(kind=kind, key=key, released_at__isnull=True).delete()
+    return deleted == 1
+
+
+@transaction.atomic
+def release_due(*, limit: int = RELEASE_BATCH) -> list[OutboxEvent]:
+    """Let what is due leave, oldest first; each event leaves once, whoever calls."""
+    due = list(
+        OutboxEvent.objects.select_for_update(skip_locked=True)
+        .filter(released_at__isnull=True, available_at__lte=Now())
+        .order_by("available_at", "id")[:limit]
+    )
+    OutboxEvent.objects.filter(pk__in=[event.pk for event in due]).update(released_at=Now())
+    return due
+
+
+def drop_released(*, before: timedelta = RETENTION) -> int:
+    """Delete events that left longer than `before` ago; returns how many."""
+    deleted, _ = OutboxEvent.objects.filter(released_at__lt=timezone.now() - before).delete()
+    return deleted
