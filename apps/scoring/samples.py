@@ -1,0 +1,139 @@
+"""What one process measured in one second: written by the processes, merged by the dashboard.
+
+A sample is also the process's heartbeat: a worker writes one a second while it lives, idle or
+not, so "no sample for some seconds" means "gone". Sketches travel as base64 of
+`LatencySketch.to_bytes()`: merge them (`sketch_bytes`), never average their quantiles.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from django.utils import timezone
+
+from apps.scoring.models import StageSample
+
+# How long samples are kept.
+KEPT_FOR = timedelta(hours=1)
+# A process without a sample for so long is gone.
+HEARTBEAT_LOST_AFTER = timedelta(seconds=5)
+
+# Stages in the order of a message's way; the names under `Sample.sketches`.
+STAGES: tuple[str, ...] = (
+    "queue",  # stored -> claimed
+    "claim",  # one claim: the statement and the fetch of its texts (a value a batch)
+    "encode",  # texts -> request on its way (a value a batch)
+    "network",  # the call less what Triton says it spent (a value a batch)
+    "inference",  # the whole call, as the pipeline sees it (a value a batch)
+    "store",  # verdicts -> durable (a value a batch)
+    "push",  # durable -> handed to the channel layer (a value a publication)
+    "total",  # stored -> verdict durable (a value a message)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Things counted in that second. The three maps each sum to `verdicts`."""
+
+    claimed: int = 0
+    verdicts: int = 0
+    by_label: Mapping[str, int] = field(default_factory=dict)  # "" counts the undetermined
+    by_action: Mapping[str, int] = field(default_factory=dict)
+    by_source: Mapping[str, int] = field(default_factory=dict)
+    batches: int = 0
+    # Claims whose lease had run out: their verdicts were thrown away.
+    fenced: int = 0
+    # Chunks that came back unjudged: Triton away or overloaded.
+    released: int = 0
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """Things as they stood at the end of that second."""
+
+    in_flight_batches: int = 0
+    in_flight_messages: int = 0
+    batch_size_target: int = 0
+    # Why nothing is being claimed; empty when claiming goes on.
+    paused_because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One second of one process. `at` and `process` are columns, the rest is the payload."""
+
+    at: datetime
+    process: str
+    role: str  # "worker" or "web"
+    counters: Counters = field(default_factory=Counters)
+    gauges: Gauges = field(default_factory=Gauges)
+    sketches: Mapping[str, str] = field(default_factory=dict)
+    # As `inference.ModerationClient.replica_states()` gives them, one object a replica.
+    replicas: Sequence[Mapping[str, Any]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The payload column."""
+        return {
+            "role": self.role,
+            "counters": asdict(self.counters),
+            "gauges": asdict(self.gauges),
+            "sketches": dict(self.sketches),
+            "replicas": [dict(replica) for replica in self.replicas],
+        }
+
+    @classmethod
+    def from_json(cls, at: datetime, process: str, payload: Mapping[str, Any]) -> Self:
+        """Read a payload; keys that a newer process added are left aside."""
+        return cls(
+            at=at,
+            process=process,
+            role=str(payload["role"]),
+            counters=Counters(**_known(Counters, payload["counters"])),
+            gauges=Gauges(**_known(Gauges, payload["gauges"])),
+            sketches=payload["sketches"],
+            replicas=payload["replicas"],
+        )
+
+
+def _known(kind: type[Counters | Gauges], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: values[each.name] for each in fields(kind) if each.name in values}
+
+
+def write_sample(sample: Sample) -> None:
+    """Store one sample. Its time is the database's, so that clocks need not agree."""
+    StageSample.objects.create(process=sample.process, payload=sample.to_json())
+
+
+def read_samples(since: datetime) -> list[Sample]:
+    """All samples after `since`, oldest first, of every process."""
+    rows = (
+        StageSample.objects.filter(at__gt=since)
+        .order_by("at", "id")
+        .values_list("at", "process", "payload")
+    )
+    return [Sample.from_json(*row) for row in rows]
+
+
+def live_processes(role: str) -> set[str]:
+    """The processes of a role that gave a sample lately."""
+    since = timezone.now() - HEARTBEAT_LOST_AFTER
+    return set(
+        StageSample.objects.filter(at__gt=since, payload__role=role).values_list(
+            "process", flat=True
+        )
+    )
+
+
+def prune_samples() -> int:
+    """Drop samples older than `KEPT_FOR`; returns how many."""
+    return StageSample.objects.filter(at__lt=timezone.now() - KEPT_FOR).delete()[0]
+
+
+def sketch_bytes(samples: Iterable[Sample], stage: str) -> list[bytes]:
+    """The serialised sketches of one stage, to be merged."""
+    return [base64.b64decode(s.sketches[stage]) for s in samples if stage in s.sketches]
