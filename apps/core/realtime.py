@@ -1,0 +1,481 @@
+"""Telling browsers what changed: from any process, merged, numbered, never the truth itself.
+
+    service, in its transaction ──publish()──on commit──▶ Publisher (one thread a process)
+        ──channel layer, one message a tenth of a second──▶ Hub (one a web process)
+        ──frames, four a second a topic at most──▶ LiveConsumer ──▶ browser
+
+Channel layers drop messages silently, so each hop is numbered. A publisher numbers what it sends
+and repeats its last numbers every few seconds; a hub that misses one skips a frame number; a
+browser that sees `seq` jump, or `epoch` change, refetches. So there is one rule for the browser,
+whatever was lost, and nothing needs to be stored.
+
+Events carry ids and counts, never message text: a topic whose frames shall show more registers a
+frame builder, which reads it from PostgreSQL once a frame for all viewers.
+
+A frame: `{"topic", "epoch", "seq", "events": [{"kind", "count", "ids", "payload"}], "content"}`.
+Events of one kind are merged: counts add up, the newest `IDS_KEPT` ids and the last payload stay.
+The first frame after subscribing has no events and gives the numbers to go on from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from channels.layers import get_channel_layer
+from django.db import transaction
+
+log = logging.getLogger(__name__)
+
+VERDICTS = "verdicts"
+REVIEW = "review"
+POLICIES = "policies"
+OPERATE = "operate"
+
+# Per kind and frame; the count says how many there were.
+IDS_KEPT = 100
+PUBLISH_EVERY_S = 0.1
+BEACON_EVERY_S = 2.0
+FRAME_EVERY_S = 0.25
+# Frames that may wait for one viewer: at four a second, about four seconds of a stalled browser.
+VIEWER_QUEUE_FRAMES = 16
+AUTHORIZE_AGAIN_AFTER_S = 60.0
+_RETRY_FIRST_S, _RETRY_MAX_S = 0.1, 2.0
+_GROUP = "live"
+# Processes come and go; the oldest is forgotten.
+_SOURCES_KEPT = 1000
+
+CLOSE_FORBIDDEN = 4403
+CLOSE_STALLED = 4408
+
+Payload = Mapping[str, Any] | None
+
+
+@dataclass(slots=True)
+class Event:
+    """All that happened of one kind since the last frame. `ids` are oldest first."""
+
+    kind: str
+    count: int = 0
+    ids: list[int] = field(default_factory=list)
+    payload: Payload = None
+
+    def merge(self, count: int, ids: Sequence[int], payload: Payload) -> None:
+        self.count += count
+        self.ids = [*self.ids, *ids][-IDS_KEPT:]
+        if payload is not None:
+            self.payload = payload
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "count": self.count, "ids": self.ids, "payload": self.payload}
+
+
+Pending = dict[str, Event]
+
+
+def _merge_into(pending: Pending, kind: str, count: int, ids: Sequence[int], data: Payload) -> None:
+    pending.setdefault(kind, Event(kind)).merge(count, ids, data)
+
+
+def publish(
+    topic: str,
+    kind: str,
+    *,
+    ids: Sequence[int] = (),
+    count: int | None = None,
+    payload: Payload = None,
+) -> None:
+    """Tell all viewers of `topic`, once the current transaction has committed.
+
+    Never raises and never waits: when Redis is away, events are merged until it is back.
+
+    Args:
+        topic: what a consumer subscribes to.
+        kind: what happened, such as `decided`; events of one kind are merged.
+        ids: rows that changed, oldest first; past `IDS_KEPT` the oldest are left out.
+        count: how many changed, when `ids` is a sample; else the number of ids, at least 1.
+        payload: small JSON; of merged events the last one's stays. Never message text.
+    """
+    kept = tuple(ids)[-IDS_KEPT:]
+    happened = max(len(ids), 1) if count is None else count
+    transaction.on_commit(lambda: _publisher().offer(topic, kind, happened, kept, payload))
+
+
+# ---------- the sending side ----------
+
+
+class Publisher:
+    """Merges this process's events and sends them from a thread with an event loop of its own.
+
+    The channel layer is asynchronous and ties its connections to a loop; `async_to_sync` would
+    make a loop and a connection for every event.
+    """
+
+    def __init__(self) -> None:
+        self.source = uuid.uuid4().hex[:12]
+        self._lock = threading.Lock()
+        self._pending: dict[str, Pending] = {}
+        self._numbers: dict[str, int] = {}
+        self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_failing = False
+        threading.Thread(target=self._main, name="realtime-publisher", daemon=True).start()
+
+    def offer(
+        self, topic: str, kind: str, count: int, ids: Sequence[int], payload: Payload
+    ) -> None:
+        with self._lock:
+            _merge_into(self._pending.setdefault(topic, {}), kind, count, ids, payload)
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._wake.set)
+
+    def _main(self) -> None:
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+            if self._pending:
+                self._wake.set()
+        while True:
+            await self._wait()
+            await self._send_until_done(self._take())
+            await asyncio.sleep(PUBLISH_EVERY_S)
+
+    async def _wait(self) -> None:
+        """Until there is something, or the beacon is due: it shows hubs what they missed."""
+        try:
+            await asyncio.wait_for(self._wake.wait(), BEACON_EVERY_S)
+        except TimeoutError:
+            return
+        self._wake.clear()
+
+    def _take(self) -> dict[str, Any]:
+        with self._lock:
+            taken, self._pending = self._pending, {}
+        for topic in taken:
+            self._numbers[topic] = self._numbers.get(topic, 0) + 1
+        return {
+            "source": self.source,
+            "numbers": dict(self._numbers),
+            "topics": {t: [e.to_json() for e in p.values()] for t, p in taken.items()},
+        }
+
+    async def _send_until_done(self, message: dict[str, Any]) -> None:
+        delay_s = _RETRY_FIRST_S
+        while not await self._send(message):
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, _RETRY_MAX_S)
+
+    async def _send(self, message: dict[str, Any]) -> bool:
+        layer = get_channel_layer()
+        assert layer is not None
+        try:
+            await layer.group_send(_GROUP, {"type": "live.message", **message})
+        except Exception as error:  # noqa: BLE001  (a thread's edge: whatever failed, try again)
+            if not self._is_failing:
+                log.warning("Live updates are held back: %s", type(error).__name__)
+            self._is_failing = True
+            return False
+        if self._is_failing:
+            log.warning("Live updates go out again")
+        self._is_failing = False
+        return True
+
+
+_publishers: dict[int, Publisher] = {}
+_publishers_lock = threading.Lock()
+
+
+def _publisher() -> Publisher:
+    """This process's own: a forked child has no thread of its parent's."""
+    found = _publishers.get(os.getpid())
+    if found is not None:
+        return found
+    with _publishers_lock:
+        return _publishers.setdefault(os.getpid(), Publisher())
+
+
+def _forget_after_fork() -> None:
+    global _publishers_lock
+    _publishers_lock = threading.Lock()
+    _publishers.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+# ---------- the receiving side ----------
+
+FrameBuilder = Callable[[Sequence[Event]], Awaitable[Any]]
+_frame_builders: dict[str, FrameBuilder] = {}
+
+
+def register_frame_builder(topic: str, build: FrameBuilder) -> None:
+    """Let `build` make the `content` of each frame of `topic`, once for all viewers.
+
+    Call it from `AppConfig.ready()`. It runs in the web process's event loop.
+    """
+    _frame_builders[topic] = build
+
+
+class Viewer:
+    """What waits for one browser. `stalled` is set when it is too far behind to be worth it."""
+
+    def __init__(self) -> None:
+        self.frames: asyncio.Queue[str] = asyncio.Queue(VIEWER_QUEUE_FRAMES)
+        self.stalled = asyncio.Event()
+
+    def offer(self, frame: str) -> None:
+        try:
+            self.frames.put_nowait(frame)
+        except asyncio.QueueFull:
+            self.stalled.set()
+
+
+class Feed:
+    """One topic in one web process: numbers its frames and hands each to every viewer."""
+
+    def __init__(self, topic: str, epoch: str) -> None:
+        self.topic = topic
+        self.viewers: set[Viewer] = set()
+        self._epoch = epoch
+        self._seq = 0
+        self._pending: Pending = {}
+        self._has_gap = False
+        self._wake = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name=f"live-feed-{topic}")
+
+    def add(self, viewer: Viewer) -> None:
+        viewer.offer(self._encode((), None))
+        self.viewers.add(viewer)
+
+    def take_in(self, events: Iterable[Mapping[str, Any]]) -> None:
+        for event in events:
+            _merge_into(
+                self._pending, event["kind"], event["count"], event["ids"], event["payload"]
+            )
+        self._wake.set()
+
+    def note_gap(self) -> None:
+        self._has_gap = True
+        self._wake.set()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._send_frame()
+            await asyncio.sleep(FRAME_EVERY_S)
+
+    async def _send_frame(self) -> None:
+        events, self._pending = list(self._pending.values()), {}
+        content = await self._content(events)
+        self._seq += 2 if self._has_gap else 1
+        self._has_gap = False
+        frame = self._encode(events, content)
+        for viewer in self.viewers:
+            viewer.offer(frame)
+
+    async def _content(self, events: Sequence[Event]) -> Any:
+        build = _frame_builders.get(self.topic)
+        if build is None or not events:
+            return None
+        try:
+            return await build(events)
+        except Exception:
+            log.exception("A live frame of %s could not be filled", self.topic)
+            # The viewers refetch, and see in the page itself what is wrong.
+            self._has_gap = True
+            return None
+
+    def _encode(self, events: Sequence[Event], content: Any) -> str:
+        return json.dumps(
+            {
+                "topic": self.topic,
+                "epoch": self._epoch,
+                "seq": self._seq,
+                "events": [event.to_json() for event in events],
+                "content": content,
+            },
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+
+
+class Hub:
+    """This web process's one subscription to the channel layer, shared by all its viewers."""
+
+    def __init__(self) -> None:
+        self._epoch = uuid.uuid4().hex[:8]
+        self._feeds: dict[str, Feed] = {}
+        self._seen: dict[str, dict[str, int]] = {}
+        self._listening_since_s = 0.0
+        self._task = asyncio.create_task(self._run(), name="live-hub")
+
+    def subscribe(self, viewer: Viewer, topic: str) -> None:
+        if topic not in self._feeds:
+            self._feeds[topic] = Feed(topic, self._epoch)
+        self._feeds[topic].add(viewer)
+
+    async def unsubscribe(self, viewer: Viewer) -> None:
+        """Forget a viewer; feeds nobody looks at stop."""
+        for topic, feed in list(self._feeds.items()):
+            feed.viewers.discard(viewer)
+            if not feed.viewers:
+                del self._feeds[topic]
+                await feed.stop()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._feeds
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        delay_s = _RETRY_FIRST_S
+        while True:
+            try:
+                await self._listen()
+            except Exception as error:  # noqa: BLE001  (a task's edge: try again)
+                log.warning("The live hub lost its channel: %s", type(error).__name__)
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, _RETRY_MAX_S)
+
+    async def _listen(self) -> None:
+        layer = get_channel_layer()
+        assert layer is not None
+        channel = await layer.new_channel()
+        try:
+            await layer.group_add(_GROUP, channel)
+            self._listening_since_s = time.monotonic()
+            # Whatever was sent before this instant is missed.
+            for feed in self._feeds.values():
+                feed.note_gap()
+            while True:
+                self._take_in(await layer.receive(channel))
+        finally:
+            await layer.group_discard(_GROUP, channel)
+
+    def _take_in(self, message: Mapping[str, Any]) -> None:
+        seen = self._seen_of(message)
+        for topic, number in message["numbers"].items():
+            events = message["topics"].get(topic)
+            has_gap = number != seen.get(topic, 0) + (events is not None)
+            seen[topic] = number
+            feed = self._feeds.get(topic)
+            if feed is None:
+                continue
+            if has_gap:
+                feed.note_gap()
+            if events is not None:
+                feed.take_in(events)
+
+    def _seen_of(self, message: Mapping[str, Any]) -> dict[str, int]:
+        """The last numbers of a source. One that was there before us starts without a gap."""
+        source = message["source"]
+        if source not in self._seen:
+            we_are_new = time.monotonic() - self._listening_since_s < 2 * BEACON_EVERY_S
+            before = {t: n - (t in message["topics"]) for t, n in message["numbers"].items()}
+            self._seen[source] = before if we_are_new else {}
+            if len(self._seen) > _SOURCES_KEPT:
+                del self._seen[next(iter(self._seen))]
+        return self._seen[source]
+
+
+_hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
+
+
+def _hub() -> Hub:
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]
+
+
+async def _leave(viewer: Viewer) -> None:
+    loop = asyncio.get_running_loop()
+    hub = _hubs.get(loop)
+    if hub is None:
+        return
+    await hub.unsubscribe(viewer)
+    if hub.is_idle and _hubs.get(loop) is hub:
+        del _hubs[loop]
+        await hub.stop()
+
+
+class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels has no types
+    """Base of the console's WebSockets: says who may watch, and what.
+
+    Set `topics`, or call `subscribe` from `receive_json`; implement `authorize`, which is asked
+    again every minute, so that a person who was signed out or lost a role stops seeing things.
+    """
+
+    topics: Sequence[str] = ()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._viewer = Viewer()
+        self._sender: asyncio.Task[None] | None = None
+
+    async def authorize(self) -> bool:
+        """Whether this person may watch `topics`, read anew from the database."""
+        raise NotImplementedError
+
+    def subscribe(self, topic: str) -> None:
+        _hub().subscribe(self._viewer, topic)
+
+    async def connect(self) -> None:
+        if not await self.authorize():
+            await self.close(CLOSE_FORBIDDEN)
+            return
+        await self.accept()
+        for topic in self.topics:
+            self.subscribe(topic)
+        self._sender = asyncio.create_task(self._serve(), name="live-viewer")
+
+    async def disconnect(self, code: int) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
+        await _leave(self._viewer)
+
+    async def _serve(self) -> None:
+        tasks = [
+            asyncio.create_task(step())
+            for step in (self._send_frames, self._watch_rights, self._viewer.stalled.wait)
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        # Out of the feeds first: closing a stalled socket waits for the browser.
+        await _leave(self._viewer)
+        await self.close(CLOSE_STALLED if self._viewer.stalled.is_set() else CLOSE_FORBIDDEN)
+
+    async def _send_frames(self) -> None:
+        while True:
+            await self.send(text_data=await self._viewer.frames.get())
+
+    async def _watch_rights(self) -> None:
+        while True:
+            await asyncio.sleep(AUTHORIZE_AGAIN_AFTER_S)
+            if not await self.authorize():
+                return
