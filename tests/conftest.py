@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["moderation_site.local.pytest_plugin"]
+
 
 @pytest.fixture(scope="session")
 def django_db_setup(stores: dict[str, Any], django_db_setup: None) -> None:
