@@ -150,6 +150,11 @@ LOGIN_REDIRECT_URL = "home"
 SESSION_ENGINE = "django.contrib.sessions.backends.db"
 SESSION_COOKIE_AGE = 60 * 60 * 12
 
+# ---------- review ----------
+# How long an opened item is one person's, and how long a decision can be taken back.
+REVIEW_LEASE_S = env.integer("REVIEW_LEASE_S", 120, least=10)
+REVIEW_UNDO_S = env.integer("REVIEW_UNDO_S", 10)
+
 # ---------- language and time ----------
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]

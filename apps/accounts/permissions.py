@@ -12,6 +12,8 @@ from apps.accounts.models import Role, User
 
 class Permission(StrEnum):
     REVIEW = "review.decide"
+    # Takes what moderators hand up, reverses what they decided.
+    REVIEW_LEAD = "review.lead"
     POLICY_VIEW = "policy.view"
     POLICY_EDIT = "policy.edit"
     OPERATE_VIEW = "operate.view"
@@ -23,7 +25,7 @@ class Permission(StrEnum):
 _MODERATOR = {Permission.REVIEW, Permission.POLICY_VIEW, Permission.OPERATE_VIEW}
 _GRANTS: dict[str, set[Permission]] = {
     Role.MODERATOR: _MODERATOR,
-    Role.LEAD: _MODERATOR | {Permission.AUDIT_VIEW},
+    Role.LEAD: _MODERATOR | {Permission.REVIEW_LEAD, Permission.AUDIT_VIEW},
     Role.OPERATOR: {Permission.POLICY_VIEW, Permission.OPERATE_VIEW, Permission.OPERATE_ACT},
     Role.ADMIN: set(Permission),
 }

@@ -20,7 +20,7 @@ class Cause(models.TextChoices):
 class ReviewState(models.TextChoices):
     OPEN = "open", _("open")
     DECIDED = "decided", _("decided")
-    # Its message was deleted or replaced before anybody decided.
+    # Its message was deleted, replaced or judged anew before anybody decided.
     WITHDRAWN = "withdrawn", _("withdrawn")
 
 
@@ -33,27 +33,68 @@ class ReviewItem(models.Model):
     group = models.ForeignKey(Group, on_delete=models.PROTECT, db_index=False)
     cause = models.CharField(max_length=16, choices=Cause)
     label = models.CharField(max_length=8, choices=Label, null=True)
+    # Severity times confidence, 0 to 1; and the same with its age in it (see `ranking.py`).
     priority = models.FloatField()
+    rank = models.FloatField()
     state = models.CharField(max_length=16, choices=ReviewState, default=ReviewState.OPEN)
     version = models.PositiveIntegerField(default=1)
     opened_at = models.DateTimeField(db_default=Now())
     leased_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, db_index=False
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        db_index=False,
+        related_name="+",
     )
     lease_token = models.UUIDField(null=True, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
+    # Handed to a lead, by whom; moderators don't get it any more.
+    escalated_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        db_index=False,
+        related_name="+",
+    )
 
     class Meta:
         indexes = [
             # The queue, most urgent first, oldest first among equals.
             models.Index(
-                fields=["-priority", "message"], condition=Q(state="open"), name="review_queue"
+                fields=["-rank", "message"], condition=Q(state="open"), name="review_queue"
             ),
             models.Index(
-                fields=["label", "-priority", "message"],
+                fields=["label", "-rank", "message"],
                 condition=Q(state="open"),
                 name="review_queue_by_label",
             ),
+            models.Index(
+                fields=["group", "-rank", "message"],
+                condition=Q(state="open"),
+                name="review_queue_by_group",
+            ),
+            # What one moderator has open: resumed on the next visit, released at sign-out.
+            models.Index(
+                fields=["leased_by"],
+                condition=Q(state="open", leased_by__isnull=False),
+                name="review_leased",
+            ),
+        ]
+
+
+class Skip(models.Model):
+    """A moderator passed an item by; it doesn't come back to them before `until`."""
+
+    item = models.ForeignKey(ReviewItem, on_delete=models.CASCADE)
+    moderator = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    until = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            # Also what leaves a moderator's skipped items out of their next one.
+            models.UniqueConstraint(fields=["moderator", "item"], name="skip_once")
         ]
 
 
@@ -65,6 +106,11 @@ class Decision(models.Model):
     action = models.CharField(max_length=8, choices=Action)
     label = models.CharField(max_length=8, choices=Label)
     note = models.CharField(max_length=500, blank=True)
+    # The lease it was made under: a repeat of the same request finds its own decision.
+    lease_token = models.UUIDField(null=True, unique=True)
+    reverses = models.OneToOneField(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="reversed_by"
+    )
     decided_at = models.DateTimeField(db_default=Now())
     undone_at = models.DateTimeField(null=True, blank=True)
 

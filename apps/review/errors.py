@@ -1,0 +1,42 @@
+"""Why the review queue refuses a write. Each says who or what stood in the way."""
+
+from __future__ import annotations
+
+from apps.accounts.models import User
+from apps.review.models import Decision
+
+
+class ReviewError(Exception):
+    """The write changed nothing."""
+
+
+class AlreadyDecidedError(ReviewError):
+    """Somebody was first; `decision` is the one that stands."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(f"decided by {decision.moderator_id}")
+        self.decision = decision
+
+
+class ItemWithdrawnError(ReviewError):
+    """The message was deleted, replaced or judged anew."""
+
+
+class LeaseLostError(ReviewError):
+    """The lease is not (or no longer) the caller's; `holder` has it, if anybody."""
+
+    def __init__(self, holder: User | None) -> None:
+        super().__init__(f"held by {holder.pk if holder else None}")
+        self.holder = holder
+
+
+class StaleItemError(ReviewError):
+    """The item changed since it was shown; `version` is the present one."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"version is {version}")
+        self.version = version
+
+
+class UndoExpiredError(ReviewError):
+    """The grace time is over, or the decision has been told to the outside."""

@@ -1,0 +1,49 @@
+"""Which open items a person may get, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, may
+from apps.policies.models import Label
+from apps.review.models import Cause, ReviewItem, ReviewState, Skip
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFilters:
+    """What part of the queue somebody works on. Nothing set means all of it."""
+
+    label: Label | None = None
+    cause: Cause | None = None
+    group_id: int | None = None
+
+
+def waiting(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
+    """Open items that `user` may see, in no order. What went up to a lead is for leads."""
+    items = ReviewItem.objects.filter(state=ReviewState.OPEN)
+    if not may(user, Permission.REVIEW_LEAD):
+        items = items.filter(escalated_by__isnull=True)
+    if filters.label is not None:
+        items = items.filter(label=filters.label)
+    if filters.cause is not None:
+        items = items.filter(cause=filters.cause)
+    if filters.group_id is not None:
+        items = items.filter(group_id=filters.group_id)
+    return items
+
+
+def in_order(items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
+    """Most urgent first, oldest first among equals."""
+    return items.order_by("-rank", "message_id")
+
+
+def free(items: QuerySet[ReviewItem], user: User, now: datetime) -> QuerySet[ReviewItem]:
+    """Those that nobody has and that `user` did not just skip."""
+    skipped = Skip.objects.filter(item=OuterRef("pk"), moderator=user, until__gt=now)
+    return items.filter(Q(lease_until__isnull=True) | Q(lease_until__lte=now)).exclude(
+        Exists(skipped)
+    )

@@ -1,0 +1,1 @@
+"""Changes to the review queue, one transaction each."""

@@ -1,0 +1,203 @@
+"""Deciding, taking back, handing up. Exactly one decision stands for an item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, require
+from apps.audit.services import Actor, record
+from apps.policies.models import Action, Label
+from apps.review.announce import announce
+from apps.review.errors import (
+    AlreadyDecidedError,
+    LeaseLostError,
+    StaleItemError,
+    UndoExpiredError,
+)
+from apps.review.models import Decision, ReviewItem, ReviewState
+from apps.review.services.intake import close
+from apps.review.services.leases import Lease, is_gone, lock_open, regrant
+from apps.webhooks.models import EventKind
+from apps.webhooks.services import enqueue, withdraw
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a person makes of a message."""
+
+    action: Action
+    label: Label
+    note: str = ""
+
+
+@transaction.atomic
+def decide(
+    user: User,
+    item_id: int,
+    *,
+    token: UUID,
+    version: int,
+    choice: Choice,
+    now: datetime | None = None,
+) -> Decision:
+    """Decide an item under its lease; the same request again returns the same decision.
+
+    A lease that ran out still counts as long as nobody else took the item: its token is the
+    newest, so no other person can be deciding.
+
+    Raises:
+        PermissionDenied: The user may not review.
+        ReviewItem.DoesNotExist: There is no such item.
+        AlreadyDecidedError: Somebody was first (or the user, otherwise).
+        ItemWithdrawnError: The message was deleted or replaced.
+        LeaseLostError: Somebody else took the item.
+        StaleItemError: The item changed since it was shown.
+    """
+    require(user, Permission.REVIEW)
+    now = now or timezone.now()
+    try:
+        item = lock_open(user, item_id)
+    except AlreadyDecidedError as error:
+        if _is_repeat(error.decision, user, token, choice):
+            return error.decision
+        raise
+    if item.lease_token != token or item.leased_by_id != user.pk:
+        raise LeaseLostError(item.leased_by)
+    if item.version != version:
+        raise StaleItemError(item.version)
+    decision = _write(item, user, token, choice, now)
+    close(item, ReviewState.DECIDED)
+    announce("decided", [item.pk])
+    return decision
+
+
+def _is_repeat(decision: Decision, user: User, token: UUID, choice: Choice) -> bool:
+    same_request = decision.moderator_id == user.pk and decision.lease_token == token
+    return same_request and (decision.action, decision.label) == (choice.action, choice.label)
+
+
+def _write(item: ReviewItem, user: User, token: UUID, choice: Choice, now: datetime) -> Decision:
+    decision = Decision.objects.create(
+        item=item,
+        moderator=user,
+        action=choice.action,
+        label=choice.label,
+        note=choice.note,
+        lease_token=token,
+        decided_at=now,
+    )
+    told = _told(decision)
+    enqueue(
+        kind=EventKind.DECISION_MADE,
+        key=_outbox_key(decision),
+        message_ids=[item.pk],
+        payload=told,
+        hold=grace(),
+    )
+    _audit("review.decided", decision, user, after=told)
+    return decision
+
+
+@transaction.atomic
+def undo_decision(user: User, decision_id: int, *, now: datetime | None = None) -> Lease | None:
+    """Take one's own decision back within the grace time, before the outside hears of it.
+
+    Returns:
+        A lease on the item, which is open again; None when its message is gone meanwhile, or
+        when the decision had been taken back before.
+
+    Raises:
+        PermissionDenied: It is somebody else's.
+        Decision.DoesNotExist: There is no such decision.
+        UndoExpiredError: The grace time is over.
+    """
+    require(user, Permission.REVIEW)
+    now = now or timezone.now()
+    item_id = Decision.objects.values_list("item_id", flat=True).get(pk=decision_id)
+    # The item first, then the decision: the order in which `decide` locks them.
+    item = ReviewItem.objects.select_for_update(of=("self",)).get(pk=item_id)
+    decision = Decision.objects.select_for_update(of=("self",)).get(pk=decision_id)
+    if decision.moderator_id != user.pk:
+        raise PermissionDenied(str(Permission.REVIEW))
+    if decision.undone_at is not None:
+        return None
+    is_late = now - decision.decided_at > grace()
+    if is_late or not withdraw(kind=EventKind.DECISION_MADE, key=_outbox_key(decision)):
+        raise UndoExpiredError
+    decision.undone_at = now
+    decision.save(update_fields=["undone_at"])
+    _audit("review.undone", decision, user, before=_told(decision))
+    return _reopen(item, user, now)
+
+
+def _reopen(item: ReviewItem, user: User, now: datetime) -> Lease | None:
+    if is_gone(item):
+        close(item, ReviewState.WITHDRAWN)
+        announce("withdrawn", [item.pk])
+        return None
+    item.state = ReviewState.OPEN
+    item.version += 1
+    item.save(update_fields=["state", "version"])
+    announce("reopened", [item.pk])
+    return regrant(item, user, now)
+
+
+@transaction.atomic
+def escalate(user: User, item_id: int, *, token: UUID, version: int) -> None:
+    """Hand an item up: from now on only leads and admins get it.
+
+    Raises:
+        The same as `decide`.
+    """
+    require(user, Permission.REVIEW)
+    item = lock_open(user, item_id)
+    if item.lease_token != token or item.leased_by_id != user.pk:
+        raise LeaseLostError(item.leased_by)
+    if item.version != version:
+        raise StaleItemError(item.version)
+    item.escalated_by = user
+    item.save(update_fields=["escalated_by"])
+    close(item, ReviewState.OPEN)
+    record(
+        actor=Actor.of_user(user),
+        action="review.escalated",
+        target_type="review_item",
+        target_id=item.pk,
+    )
+    announce("escalated", [item.pk])
+
+
+def grace() -> timedelta:
+    return timedelta(seconds=settings.REVIEW_UNDO_S)
+
+
+def _told(decision: Decision) -> dict[str, Any]:
+    return {
+        "decision": decision.pk,
+        "message": decision.item_id,
+        "action": decision.action,
+        "label": decision.label,
+    }
+
+
+def _outbox_key(decision: Decision) -> str:
+    return f"decision:{decision.pk}"
+
+
+def _audit(action: str, decision: Decision, user: User, **state: dict[str, Any]) -> None:
+    record(
+        actor=Actor.of_user(user),
+        action=action,
+        target_type="review_item",
+        target_id=decision.item_id,
+        **state,
+    )

@@ -1,0 +1,137 @@
+"""What puts messages in the queue and takes them out again without a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from apps.policies.models import Action, Label
+from apps.review.announce import announce
+from apps.review.models import Cause, ReviewItem, ReviewState
+from apps.review.ranking import base_priority, rank
+
+
+class JudgedMessage(Protocol):
+    """What the queue needs of a stored verdict."""
+
+    @property
+    def message_id(self) -> int: ...
+    @property
+    def group_id(self) -> int: ...
+    @property
+    def label(self) -> Label | None: ...
+    @property
+    def acting_label(self) -> Label | None: ...
+    @property
+    def action(self) -> Action: ...
+    @property
+    def scores(self) -> Sequence[float] | None: ...
+
+
+# A second verdict of the same message (another release, or the model after the rules) renews an
+# open item, so that whoever has it open is told; what a person decided stays.
+_OPEN = """
+INSERT INTO review_reviewitem
+  (message_id, group_id, cause, label, priority, rank, state, version, opened_at)
+SELECT *, 'open', 1, %(now)s
+FROM unnest(%(ids)s::bigint[], %(groups)s::bigint[], %(causes)s::text[], %(labels)s::text[],
+            %(priorities)s::float8[], %(ranks)s::float8[])
+ON CONFLICT (message_id) DO UPDATE
+SET cause = EXCLUDED.cause, label = EXCLUDED.label, priority = EXCLUDED.priority,
+    rank = EXCLUDED.rank, version = review_reviewitem.version + 1
+WHERE review_reviewitem.state = 'open'
+RETURNING message_id
+"""
+
+# Older revisions of what was just judged, and open items that the machine now decides itself.
+_WITHDRAW_SUPERSEDED = """
+WITH gone AS (
+  SELECT older.id FROM chat_message newer
+  JOIN chat_message older USING (group_id, external_id)
+  WHERE newer.id = ANY(%(judged)s) AND newer.revision > 1 AND older.revision < newer.revision
+  UNION ALL SELECT unnest(%(settled)s::bigint[])
+)
+UPDATE review_reviewitem
+SET state = 'withdrawn', version = version + 1,
+    leased_by_id = NULL, lease_token = NULL, lease_until = NULL
+WHERE state = 'open' AND message_id IN (SELECT id FROM gone)
+RETURNING message_id
+"""
+
+
+def take_in(verdicts: Sequence[JudgedMessage]) -> None:
+    """Open an item for each held message; withdraw what the verdicts make pointless.
+
+    Runs inside the transaction that stores the verdicts, with a fixed number of statements.
+    Removed messages are not queued: the policy was sure, and people see them on appeal.
+    """
+    held = [v for v in verdicts if v.action == Action.HOLD]
+    settled = [v.message_id for v in verdicts if v.action != Action.HOLD]
+    opened = _open(held) if held else []
+    withdrawn = _withdraw_superseded([v.message_id for v in verdicts], settled)
+    announce("opened", sorted(opened))
+    announce("withdrawn", sorted(withdrawn))
+
+
+def _open(held: Sequence[JudgedMessage]) -> list[int]:
+    now = timezone.now()
+    causes, labels, priorities = [], [], []
+    for verdict in held:
+        label = verdict.acting_label or verdict.label
+        causes.append(Cause.UNDETERMINED if verdict.label is None else Cause.FLAGGED)
+        labels.append(label)
+        priorities.append(base_priority(label, _score(verdict, label)))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _OPEN,
+            {
+                "ids": [v.message_id for v in held],
+                "groups": [v.group_id for v in held],
+                "causes": [str(cause) for cause in causes],
+                "labels": [None if label is None else str(label) for label in labels],
+                "priorities": priorities,
+                "ranks": [rank(priority, now) for priority in priorities],
+                "now": now,
+            },
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _score(verdict: JudgedMessage, label: Label | None) -> float | None:
+    """The score of `label`. A rule that acts without scores is sure."""
+    if label is None:
+        return None
+    return 1.0 if verdict.scores is None else verdict.scores[list(Label).index(label)]
+
+
+def _withdraw_superseded(judged: list[int], settled: list[int]) -> list[int]:
+    with connection.cursor() as cursor:
+        cursor.execute(_WITHDRAW_SUPERSEDED, {"judged": judged, "settled": settled})
+        return [row[0] for row in cursor.fetchall()]
+
+
+@transaction.atomic
+def withdraw(*, message_ids: Sequence[int]) -> int:
+    """Take items out whose messages were deleted; returns how many were open."""
+    open_ids = list(
+        ReviewItem.objects.select_for_update()
+        .filter(pk__in=message_ids, state=ReviewState.OPEN)
+        .values_list("pk", flat=True)
+    )
+    for item in ReviewItem.objects.filter(pk__in=open_ids):
+        close(item, ReviewState.WITHDRAWN)
+    announce("withdrawn", open_ids)
+    return len(open_ids)
+
+
+def close(item: ReviewItem, state: ReviewState) -> None:
+    """End an item that the caller has locked."""
+    item.state = state
+    item.version += 1
+    item.leased_by = None
+    item.lease_token = None
+    item.lease_until = None
+    item.save(update_fields=["state", "version", "leased_by", "lease_token", "lease_until"])

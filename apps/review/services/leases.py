@@ -1,0 +1,221 @@
+"""Who has which item. A lease is a token and an end; a new token fences the old one out.
+
+Leases are passing state and are not audited: what people do to messages is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, require
+from apps.audit.services import Actor, record
+from apps.chat.models import Message
+from apps.review.announce import announce
+from apps.review.errors import AlreadyDecidedError, ItemWithdrawnError, LeaseLostError
+from apps.review.models import Decision, ReviewItem, ReviewState, Skip
+from apps.review.queue import QueueFilters, free, in_order, waiting
+from apps.review.services.intake import close
+
+# How long a skipped item stays away from whoever skipped it.
+SKIP_REST = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to decide one item, until `until`."""
+
+    item_id: int
+    token: UUID
+    version: int
+    until: datetime
+
+
+@transaction.atomic
+def open_next(
+    user: User,
+    filters: QueueFilters | None = None,
+    *,
+    besides: Sequence[int] = (),
+    now: datetime | None = None,
+) -> Lease | None:
+    """Lease the most urgent free item, or None when there is none.
+
+    An item that the user already has comes first (a page that was loaded again), with a new
+    token, so that the older page can no longer write.
+
+    Args:
+        user: Who asks.
+        filters: The part of the queue to take from.
+        besides: Items that the user has open and keeps.
+        now: The present; the clock's if left out.
+
+    Raises:
+        PermissionDenied: The user may not review.
+    """
+    require(user, Permission.REVIEW)
+    now = now or timezone.now()
+    items = waiting(user, filters or QueueFilters()).exclude(pk__in=besides)
+    while item := _lock_first(items, user, now):
+        if not is_gone(item):
+            return _grant(item, user, now)
+        close(item, ReviewState.WITHDRAWN)
+        announce("withdrawn", [item.pk])
+    return None
+
+
+def _lock_first(items: QuerySet[ReviewItem], user: User, now: datetime) -> ReviewItem | None:
+    """The user's own item or the first free one; what others are just taking is passed over."""
+    locked = items.select_for_update(skip_locked=True, of=("self",))
+    own = in_order(locked.filter(leased_by=user, lease_until__gt=now)).first()
+    return own or in_order(free(locked, user, now)).first()
+
+
+@transaction.atomic
+def open_item(user: User, item_id: int, *, now: datetime | None = None) -> Lease:
+    """Lease one item by choice, even one that the user skipped.
+
+    Raises:
+        PermissionDenied: The user may not review (or it went up to a lead).
+        ReviewItem.DoesNotExist: There is no such item.
+        LeaseLostError: Somebody else has it.
+        AlreadyDecidedError: It is decided.
+        ItemWithdrawnError: Its message is gone.
+    """
+    require(user, Permission.REVIEW)
+    now = now or timezone.now()
+    item = lock_open(user, item_id)
+    if item.leased_by_id not in (None, user.pk) and _is_leased(item, now):
+        raise LeaseLostError(item.leased_by)
+    Skip.objects.filter(item=item, moderator=user).delete()
+    return _grant(item, user, now)
+
+
+def extend_lease(
+    user: User, item_id: int, token: UUID, *, now: datetime | None = None
+) -> datetime | None:
+    """Give the lease its full time again; returns its end, or None if it is not the user's."""
+    require(user, Permission.REVIEW)
+    until = (now or timezone.now()) + lease_time()
+    held = ReviewItem.objects.filter(
+        pk=item_id, state=ReviewState.OPEN, leased_by=user, lease_token=token
+    )
+    return until if held.update(lease_until=until) else None
+
+
+@transaction.atomic
+def release_lease(user: User, item_id: int, token: UUID) -> bool:
+    """Give an item back. False when the lease was not the user's any more."""
+    require(user, Permission.REVIEW)
+    return _release(ReviewItem.objects.filter(pk=item_id, leased_by=user, lease_token=token)) == 1
+
+
+@transaction.atomic
+def release_all(user: User) -> int:
+    """Give back everything the user has open, as at sign-out; returns how much that was."""
+    return _release(ReviewItem.objects.filter(state=ReviewState.OPEN, leased_by=user))
+
+
+def _release(items: QuerySet[ReviewItem]) -> int:
+    released = list(items.select_for_update().values_list("pk", flat=True))
+    ReviewItem.objects.filter(pk__in=released).update(
+        leased_by=None, lease_token=None, lease_until=None
+    )
+    announce("released", released)
+    return len(released)
+
+
+@transaction.atomic
+def skip(user: User, item_id: int, token: UUID, *, now: datetime | None = None) -> None:
+    """Give an item back and keep it away from the user for `SKIP_REST`.
+
+    Raises:
+        PermissionDenied: The user may not review.
+        LeaseLostError: The user doesn't have it.
+        AlreadyDecidedError: It is decided.
+        ItemWithdrawnError: Its message is gone.
+    """
+    require(user, Permission.REVIEW)
+    now = now or timezone.now()
+    item = lock_open(user, item_id)
+    if item.lease_token != token:
+        raise LeaseLostError(item.leased_by)
+    Skip.objects.update_or_create(item=item, moderator=user, defaults={"until": now + SKIP_REST})
+    record(
+        actor=Actor.of_user(user),
+        action="review.skipped",
+        target_type="review_item",
+        target_id=item.pk,
+    )
+    _release(ReviewItem.objects.filter(pk=item.pk))
+
+
+@transaction.atomic
+def forget_skips(user: User) -> int:
+    """Let the user's skipped items come back; returns how many."""
+    require(user, Permission.REVIEW)
+    return Skip.objects.filter(moderator=user).delete()[0]
+
+
+def lease_time() -> timedelta:
+    return timedelta(seconds=settings.REVIEW_LEASE_S)
+
+
+def lock_open(user: User, item_id: int) -> ReviewItem:
+    """Lock an item that can still be decided and that `user` may see.
+
+    Raises:
+        ReviewItem.DoesNotExist: There is no such item.
+        PermissionDenied: It went up to a lead.
+        AlreadyDecidedError: It is decided.
+        ItemWithdrawnError: Its message is gone.
+    """
+    item = ReviewItem.objects.select_for_update(of=("self",)).get(pk=item_id)
+    if item.escalated_by_id is not None:
+        require(user, Permission.REVIEW_LEAD)
+    if item.state == ReviewState.DECIDED:
+        raise AlreadyDecidedError(standing_decision(item))
+    if item.state == ReviewState.WITHDRAWN or is_gone(item):
+        raise ItemWithdrawnError
+    return item
+
+
+def standing_decision(item: ReviewItem) -> Decision:
+    return Decision.objects.select_related("moderator").get(item=item, undone_at__isnull=True)
+
+
+def is_gone(item: ReviewItem) -> bool:
+    """Whether the message was deleted or has a newer revision."""
+    newer = Message.objects.filter(
+        group_id=OuterRef("group_id"),
+        external_id=OuterRef("external_id"),
+        revision__gt=OuterRef("revision"),
+    )
+    current = Message.objects.filter(pk=item.pk, deleted_at__isnull=True)
+    return not current.exclude(Exists(newer)).exists()
+
+
+def _grant(item: ReviewItem, user: User, now: datetime) -> Lease:
+    item.leased_by = user
+    item.lease_token = uuid4()
+    item.lease_until = now + lease_time()
+    item.save(update_fields=["leased_by", "lease_token", "lease_until"])
+    announce("leased", [item.pk])
+    return Lease(item.pk, item.lease_token, item.version, item.lease_until)
+
+
+def _is_leased(item: ReviewItem, now: datetime) -> bool:
+    return item.lease_until is not None and item.lease_until > now
+
+
+def regrant(item: ReviewItem, user: User, now: datetime) -> Lease:
+    """Lease an item, which the caller has locked, to whoever took its decision back."""
+    return _grant(item, user, now)

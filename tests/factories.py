@@ -1,0 +1,104 @@
+"""Rows for tests: each factory makes a valid one, a test names only what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import factory
+from django.utils import timezone
+from factory.django import DjangoModelFactory
+
+from apps.accounts.models import Role, User
+from apps.chat.models import Group, Message, Sender
+from apps.policies.models import Action, Label, Policy, PolicyVersion
+from apps.releases.models import Release
+from apps.review.models import Cause, ReviewItem
+from apps.review.ranking import rank
+from apps.scoring.models import Source, Verdict
+
+
+class UserFactory(DjangoModelFactory[User]):
+    class Meta:
+        model = User
+        skip_postgeneration_save = True
+
+    username = factory.Sequence(lambda n: f"person-{n}")
+    role = Role.MODERATOR
+
+
+class GroupFactory(DjangoModelFactory[Group]):
+    class Meta:
+        model = Group
+
+    external_id = factory.Sequence(lambda n: f"group-{n}")
+    name = factory.Sequence(lambda n: f"Group {n}")
+
+
+class SenderFactory(DjangoModelFactory[Sender]):
+    class Meta:
+        model = Sender
+
+    external_id = factory.Sequence(lambda n: f"sender-{n}")
+    name = factory.Sequence(lambda n: f"Sender {n}")
+
+
+class MessageFactory(DjangoModelFactory[Message]):
+    class Meta:
+        model = Message
+
+    id = factory.Sequence(lambda n: 1_000_000 + n)
+    group = factory.SubFactory(GroupFactory)
+    sender = factory.SubFactory(SenderFactory)
+    external_id = factory.Sequence(lambda n: f"message-{n}")
+    text = "Free coins for everyone"
+
+
+class VerdictFactory(DjangoModelFactory[Verdict]):
+    class Meta:
+        model = Verdict
+
+    message = factory.SubFactory(MessageFactory)
+    release = factory.LazyFunction(lambda: Release.objects.get(kind="model", is_active=True))
+    policy_version = factory.LazyFunction(
+        lambda: PolicyVersion.objects.filter(policy__is_default=True).latest("number")
+    )
+    source = Source.MODEL
+    label = Label.SPAM
+    acting_label = Label.SPAM
+    action = Action.HOLD
+    score_ok = 0.2
+    score_spam = 0.7
+    score_toxic = 0.06
+    score_ad = 0.04
+    queue_ms = 4.0
+    inference_ms = 6.0
+    total_ms = 12.0
+
+
+class ReviewItemFactory(DjangoModelFactory[ReviewItem]):
+    """An open item; with `verdict__…` its message's verdict can be told apart."""
+
+    class Meta:
+        model = ReviewItem
+
+    class Params:
+        verdict = factory.SubFactory(VerdictFactory)
+
+    message = factory.SelfAttribute("verdict.message")
+    group = factory.SelfAttribute("message.group")
+    cause = Cause.FLAGGED
+    label = Label.SPAM
+    priority = 0.5
+
+    @classmethod
+    def _create(cls, model_class: type[ReviewItem], *args: Any, **kwargs: Any) -> ReviewItem:
+        kwargs.setdefault("opened_at", timezone.now())
+        kwargs.setdefault("rank", rank(kwargs["priority"], kwargs["opened_at"]))
+        return super()._create(model_class, *args, **kwargs)
+
+
+class PolicyFactory(DjangoModelFactory[Policy]):
+    class Meta:
+        model = Policy
+
+    name = factory.Sequence(lambda n: f"Policy {n}")

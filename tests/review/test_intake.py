@@ -1,0 +1,128 @@
+"""Verdicts open items, and take them back when there is nothing left to decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from factories import GroupFactory, MessageFactory, ReviewItemFactory, UserFactory
+
+from apps.chat.models import Message
+from apps.policies.models import Action, Label
+from apps.review.models import Cause, ReviewItem, ReviewState
+from apps.review.ranking import UNDETERMINED_PRIORITY
+from apps.review.services.intake import take_in, withdraw
+from apps.review.services.leases import open_next
+
+pytestmark = pytest.mark.django_db
+
+
+@dataclass(frozen=True)
+class Judged:
+    message_id: int
+    group_id: int
+    label: Label | None = Label.SPAM
+    acting_label: Label | None = Label.SPAM
+    action: Action = Action.HOLD
+    scores: tuple[float, ...] | None = (0.2, 0.7, 0.06, 0.04)
+
+
+def judged(message: Message, **changes: object) -> Judged:
+    return Judged(message.pk, message.group_id, **changes)  # type: ignore[arg-type]
+
+
+def test_held_message_waits_with_the_label_that_acted() -> None:
+    message = MessageFactory()
+    take_in([judged(message, label=Label.OK, acting_label=Label.AD)])
+    item = ReviewItem.objects.get()
+    assert (item.pk, item.group_id) == (message.pk, message.group_id)
+    assert (item.label, item.cause, item.state) == (Label.AD, Cause.FLAGGED, ReviewState.OPEN)
+    assert item.priority == pytest.approx(0.5 * 0.04)
+
+
+def test_undetermined_message_waits_without_a_label() -> None:
+    take_in([judged(MessageFactory(), label=None, acting_label=None, scores=None)])
+    item = ReviewItem.objects.get()
+    assert (item.label, item.cause) == (None, Cause.UNDETERMINED)
+    assert item.priority == UNDETERMINED_PRIORITY
+
+
+def test_rule_without_scores_is_taken_at_its_word() -> None:
+    take_in([judged(MessageFactory(), label=Label.TOXIC, acting_label=Label.TOXIC, scores=None)])
+    assert ReviewItem.objects.get().priority == 1.0
+
+
+@pytest.mark.parametrize("action", [Action.ALLOW, Action.REMOVE])
+def test_what_the_policy_is_sure_of_does_not_wait(action: Action) -> None:
+    take_in([judged(MessageFactory(), action=action)])
+    assert not ReviewItem.objects.exists()
+
+
+def test_newer_revision_withdraws_the_item_of_the_older_one() -> None:
+    old = ReviewItemFactory()
+    other = ReviewItemFactory()
+    new = MessageFactory(group=old.message.group, external_id=old.message.external_id, revision=2)
+    take_in([judged(new)])
+    states = dict(ReviewItem.objects.values_list("pk", "state"))
+    assert states == {
+        old.pk: ReviewState.WITHDRAWN,
+        new.pk: ReviewState.OPEN,
+        other.pk: ReviewState.OPEN,
+    }
+
+
+def test_newer_revision_that_is_fine_withdraws_the_older_one_too() -> None:
+    old = ReviewItemFactory()
+    new = MessageFactory(group=old.message.group, external_id=old.message.external_id, revision=2)
+    take_in([judged(new, action=Action.ALLOW, acting_label=None)])
+    assert ReviewItem.objects.get().state == ReviewState.WITHDRAWN
+
+
+def test_second_verdict_that_decides_takes_the_item_out() -> None:
+    item = ReviewItemFactory(label=None, cause=Cause.UNDETERMINED)
+    take_in([judged(item.message, action=Action.ALLOW, label=Label.OK, acting_label=None)])
+    item.refresh_from_db()
+    assert (item.state, item.version) == (ReviewState.WITHDRAWN, 2)
+
+
+def test_second_verdict_that_holds_renews_the_item_and_its_version() -> None:
+    item = ReviewItemFactory(label=None, cause=Cause.UNDETERMINED)
+    lease = open_next(UserFactory())
+    take_in([judged(item.message)])
+    item.refresh_from_db()
+    assert (item.label, item.cause, item.version) == (Label.SPAM, Cause.FLAGGED, 2)
+    assert item.lease_token == lease.token
+
+
+def test_what_people_decided_stays_decided() -> None:
+    item = ReviewItemFactory(state=ReviewState.DECIDED)
+    take_in([judged(item.message)])
+    take_in([judged(item.message, action=Action.ALLOW)])
+    item.refresh_from_db()
+    assert (item.state, item.version) == (ReviewState.DECIDED, 1)
+
+
+def test_number_of_statements_does_not_grow_with_the_batch() -> None:
+    group = GroupFactory()
+    batches = [[judged(m) for m in MessageFactory.create_batch(n, group=group)] for n in (2, 50)]
+    counts = []
+    for batch in batches:
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            take_in(batch)
+        counts.append(len(queries))
+    assert counts == [2, 2]
+    assert ReviewItem.objects.count() == 52
+
+
+def test_deleted_messages_are_withdrawn_and_their_leases_with_them() -> None:
+    item = ReviewItemFactory(verdict__message__deleted_at=timezone.now())
+    decided = ReviewItemFactory(state=ReviewState.DECIDED)
+    assert withdraw(message_ids=[item.pk, decided.pk, 5]) == 1
+    item.refresh_from_db()
+    decided.refresh_from_db()
+    assert (item.state, decided.state) == (ReviewState.WITHDRAWN, ReviewState.DECIDED)
