@@ -10,8 +10,8 @@ from factory.django import DjangoModelFactory
 
 from apps.accounts.models import Role, User
 from apps.chat.models import Group, Message, Sender
-from apps.policies.models import Action, Label, Policy, PolicyVersion
-from apps.releases.models import Release
+from apps.policies.models import Action, Label, Policy, PolicyVersion, Threshold
+from apps.releases.models import Release, ReleaseKind
 from apps.review.models import Cause, ReviewItem
 from apps.review.ranking import rank
 from apps.scoring.models import Source, Verdict
@@ -53,15 +53,33 @@ class MessageFactory(DjangoModelFactory[Message]):
     text = "Free coins for everyone"
 
 
+def active_release() -> Release:
+    """The model release that migrations make; again, where a test has emptied the tables."""
+    return Release.objects.get_or_create(
+        kind=ReleaseKind.MODEL,
+        is_active=True,
+        defaults={"model_name": "moderation", "model_version": "1"},
+    )[0]
+
+
+def default_policy_version() -> PolicyVersion:
+    """The newest version of the default policy, likewise."""
+    policy, _ = Policy.objects.get_or_create(is_default=True, defaults={"name": "Default"})
+    newest = policy.versions.order_by("number").last()
+    if newest is None:
+        newest = PolicyVersion.objects.create(policy=policy, number=1)
+        for label, hold, remove in (("spam", 0.5, 0.9), ("toxic", 0.5, 0.9), ("ad", 0.6, 0.95)):
+            Threshold.objects.create(version=newest, label=label, hold=hold, remove=remove)
+    return newest
+
+
 class VerdictFactory(DjangoModelFactory[Verdict]):
     class Meta:
         model = Verdict
 
     message = factory.SubFactory(MessageFactory)
-    release = factory.LazyFunction(lambda: Release.objects.get(kind="model", is_active=True))
-    policy_version = factory.LazyFunction(
-        lambda: PolicyVersion.objects.filter(policy__is_default=True).latest("number")
-    )
+    release = factory.LazyFunction(active_release)
+    policy_version = factory.LazyFunction(default_policy_version)
     source = Source.MODEL
     label = Label.SPAM
     acting_label = Label.SPAM

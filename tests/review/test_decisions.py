@@ -303,16 +303,15 @@ def test_people_who_ask_at_once_get_different_items() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_undo_and_release_at_once_agree() -> None:
-    for _ in range(10):
-        user = UserFactory()
-        item = ReviewItemFactory()
-        decision = decided(user, open_item(user, item.pk))
-        OutboxEvent.objects.update(available_at=timezone.now())
-        undone, left = in_threads(
-            2, lambda n: undo_decision(user, decision.pk) if n == 0 else release_due()
-        )
-        decision.refresh_from_db()
-        was_told = any(event.payload["decision"] == decision.pk for event in left)
-        assert was_told == isinstance(undone, UndoExpiredError) == (decision.undone_at is None)
-        OutboxEvent.objects.all().delete()
+@pytest.mark.parametrize("attempt", range(10))
+def test_undo_and_release_at_once_agree(attempt: int) -> None:
+    user = UserFactory()
+    item = ReviewItemFactory()
+    decision = decided(user, open_item(user, item.pk))
+    OutboxEvent.objects.update(available_at=timezone.now())
+    undone, left = in_threads(
+        2, lambda n: undo_decision(user, decision.pk) if n == 0 else release_due()
+    )
+    decision.refresh_from_db()
+    was_told = any(event.payload["decision"] == decision.pk for event in left)
+    assert was_told == isinstance(undone, UndoExpiredError) == (decision.undone_at is None)
