@@ -202,7 +202,9 @@ def _publisher() -> Publisher:
     if found is not None:
         return found
     with _publishers_lock:
-        return _publishers.setdefault(os.getpid(), Publisher())
+        if os.getpid() not in _publishers:
+            _publishers[os.getpid()] = Publisher()
+        return _publishers[os.getpid()]
 
 
 def _forget_after_fork() -> None:
