@@ -158,6 +158,10 @@ class Breaker:
     def on_failure(self, permit: Permit, now_s: float) -> None:
         self._record(permit, now_s, failed=True)
 
+    def on_late_failure(self, now_s: float) -> None:
+        """Count a failure that was recognised only after its call had given its permit back."""
+        self._record(Permit(self._epoch), now_s, failed=True)
+
     def on_neither(self, permit: Permit) -> None:
         """The call said nothing about the replica (our own fault, or cancelled)."""
         if permit.is_probe:
@@ -174,7 +178,7 @@ class Breaker:
 
     def _judge(self, now_s: float, *, failed: bool) -> BreakerChange | None:
         match self._state:
-            case BreakerState.HALF_OPEN:
+            case BreakerState.HALF_OPEN if self._probe_is_out:
                 if failed:
                     return self._open(now_s, "the probe failed")
                 return self._move(BreakerState.RAMPING, now_s, "the probe succeeded")

@@ -110,7 +110,7 @@ class PoolConfig:
     max_in_flight_bytes: int = 128 * 1024 * 1024
     # gRPC's own default goes up to 120 s: a replica back from a restart would wait that long.
     reconnect_first_ms: int = 100
-    reconnect_max_ms: int = 400
+    reconnect_max_ms: int = 250
     # None leaves pings off; deadlines and health checks find a dead peer sooner anyway.
     keepalive_s: float | None = None
 
@@ -242,6 +242,8 @@ class HealthConfig:
 
     enabled: bool = True
     every_s: float = 0.5
+    # While a replica is down it is asked more often, so that its return is seen at once.
+    down_every_s: float = 0.1
     timeout_ms: float = 1_000.0
     # Statistics and metrics change slowly and cost more.
     statistics_every_s: float = 5.0
@@ -274,7 +276,11 @@ class ClientConfig:
     """
 
     replicas: Sequence[ReplicaConfig] | str
+    # What classify() calls, and what a replica must have ready to be called at all; an empty name
+    # asks for the server's readiness only.
     model: ModelRef = ModelRef()
+    # classify() splits longer lists: the model's own max_batch_size.
+    max_batch: int = 256
     pool: PoolConfig = field(default_factory=PoolConfig)
     tls: TlsConfig | None = None
     deadlines: DeadlineConfig = field(default_factory=DeadlineConfig)

@@ -9,7 +9,8 @@
     │   ├── WrongCallError            a decoupled model asked by a unary call
     │   └── MisconfiguredError        restricted protocol, TLS against plaintext
     ├── ReplicaError              this replica could not: another one may
-    │   ├── UnreachableError          refused, reset, cut half way
+    │   ├── UnreachableError          reset, cut half way
+    │   │   └── ConnectFailedError        nobody listens there
     │   ├── StoppingError             the server is shutting down
     │   ├── ModelNotReadyError        the model has no available version here (now)
     │   ├── QueueFullError            the server's queue refused it
@@ -34,6 +35,7 @@ __all__ = [
     "AttemptTimeoutError",
     "BadResponseError",
     "ClientClosedError",
+    "ConnectFailedError",
     "DeadlineExceededError",
     "InferenceError",
     "InferenceTimeoutError",
@@ -125,6 +127,11 @@ class ReplicaError(InferenceError):
 
 class UnreachableError(ReplicaError):
     kind = "unreachable"
+
+
+class ConnectFailedError(UnreachableError):
+    kind = "connect_failed"
+    ejects_replica = True
 
 
 class StoppingError(ReplicaError):

@@ -7,12 +7,14 @@ seconds of a shutdown. The wording is that of tritonserver 2.51 (src/grpc, core)
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from threading import Lock
 
-from inference.config import RetryConfig
+from inference.config import HedgeConfig, RetryConfig
 from inference.errors import (
     AttemptTimeoutError,
+    ConnectFailedError,
     InferenceError,
     InvalidRequestError,
     MessageTooLargeError,
@@ -27,7 +29,7 @@ from inference.errors import (
     WrongCallError,
 )
 
-__all__ = ["Backoff", "RetryBudget", "error_class_for", "may_retry"]
+__all__ = ["Backoff", "HedgeTimer", "RetryBudget", "error_class_for", "may_retry"]
 
 # (gRPC code, a part of the message in lower case, class); the first that fits decides.
 # An empty part fits every message of its code.
@@ -44,6 +46,8 @@ FAILURES: tuple[tuple[str, str, type[InferenceError]], ...] = (
     ("UNAVAILABLE", "ssl_error_ssl", MisconfiguredError),
     ("UNAVAILABLE", "wrong_version_number", MisconfiguredError),
     ("UNAVAILABLE", "certificate_verify_failed", MisconfiguredError),
+    ("UNAVAILABLE", "failed to connect to all addresses", ConnectFailedError),
+    ("UNAVAILABLE", "connection refused", ConnectFailedError),
     ("UNAVAILABLE", "", UnreachableError),
     ("NOT_FOUND", "has no available versions", ModelNotReadyError),
     ("NOT_FOUND", "", UnknownModelError),
@@ -55,6 +59,7 @@ FAILURES: tuple[tuple[str, str, type[InferenceError]], ...] = (
     ("INTERNAL", "rst_stream", UnreachableError),
     ("INTERNAL", "stream removed", UnreachableError),
     ("INTERNAL", "http2", UnreachableError),
+    ("INTERNAL", "failed to poll from model repository", UnknownModelError),
     ("INTERNAL", "", ModelFailedError),
     ("UNIMPLEMENTED", "", WrongCallError),
     # Triton itself never returns this: it is gRPC's message limit, on either side.
@@ -129,6 +134,29 @@ class RetryBudget:
                 return False
             self._tokens -= 1.0
             return True
+
+
+class HedgeTimer:
+    """When a second call is worth its price: after most answers would have come."""
+
+    def __init__(self, config: HedgeConfig) -> None:
+        self._config = config
+        self._recent_ms: deque[float] = deque(maxlen=1000)
+        self._seen = 0
+        self._delay_s: float | None = None
+
+    def observe(self, latency_ms: float) -> None:
+        """One successful attempt's latency."""
+        self._recent_ms.append(latency_ms)
+        self._seen += 1
+        if self._seen >= self._config.min_samples and self._seen % 50 == 0:
+            ranked = sorted(self._recent_ms)
+            at_quantile = ranked[int(self._config.after_quantile * (len(ranked) - 1))]
+            self._delay_s = max(self._config.min_delay_ms, at_quantile) / 1000
+
+    def delay_s(self) -> float | None:
+        """How long to wait for the first answer; None while too little is known."""
+        return self._delay_s
 
 
 def may_retry(
