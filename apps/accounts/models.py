@@ -41,3 +41,15 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+class SignInFailure(models.Model):
+    """One failed try to sign in; read by `throttle`, gone after its window."""
+
+    name_digest = models.BinaryField(max_length=32)
+    address = models.CharField(max_length=45)
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        # The tries of one address, newest first.
+        indexes = [models.Index(fields=["address", "-at"], name="sign_in_failure_by_address")]
