@@ -5,10 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.core.management import call_command
 
 pytest_plugins = ["moderation_site.local.pytest_plugin"]
+
+
+def pytest_configure() -> None:
+    # Real hashing is slow on purpose; nothing that the tests look at depends on it.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(stores: dict[str, Any], django_db_setup: None) -> None:
     """The test database, in a PostgreSQL that this run starts when it first needs one."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def static_files(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Pages name their files by content, as in production: the manifest must be there."""
+    settings.STATIC_ROOT = tmp_path_factory.mktemp("static")  # each worker's own
+    call_command("collectstatic", interactive=False, verbosity=0)
