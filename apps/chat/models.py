@@ -70,6 +70,10 @@ class Message(models.Model):
             models.Index(fields=["group", "id"], name="message_by_group"),
             # A sender's last messages, on the review card.
             models.Index(fields=["sender", "id"], name="message_by_sender"),
+            # Which of a batch were deleted while it was judged: nearly always none.
+            models.Index(
+                fields=["id"], condition=Q(deleted_at__isnull=False), name="message_deleted"
+            ),
         ]
 
 
@@ -78,7 +82,11 @@ class Chunk(models.Model):
 
     A worker claims whole chunks (`claim_id`, `lease_until`); the row goes in the transaction that
     stores the verdicts. So the backlog is this table, and a message without verdict whose chunk is
-    gone can't exist.
+    gone can't exist. To change whether a message may get a verdict (deletion), lock this row
+    first: whoever stores verdicts holds it.
+
+    `start_tag` is the chunk's turn, `lane` whose turn it is: see `backlog.py`. A chunk that has
+    killed its workers is judged message by message; `suspect_id` is the one being tried.
     """
 
     id = models.BigIntegerField(primary_key=True)
@@ -87,12 +95,23 @@ class Chunk(models.Model):
     attempts = models.PositiveSmallIntegerField(db_default=0)
     claim_id = models.UUIDField(null=True)
     lease_until = models.DateTimeField(null=True)
+    lane = models.BigIntegerField(db_default=0)
+    start_tag = models.BigIntegerField(db_default=0)
+    finish_tag = models.BigIntegerField(db_default=0)
+    suspect_id = models.BigIntegerField(null=True)
+    suspect_attempts = models.PositiveSmallIntegerField(db_default=0)
 
     class Meta:
         constraints = [
             models.CheckConstraint(
                 condition=Q(size__gte=1, size__lte=IDS_PER_CHUNK), name="chunk_size"
             )
+        ]
+        indexes = [
+            # Whose turn it is: the claim.
+            models.Index(fields=["start_tag", "id"], name="chunk_in_turn"),
+            # How far a group has queued up already: the next chunk's start.
+            models.Index(fields=["lane", "-finish_tag"], name="chunk_by_lane"),
         ]
 
     @property
