@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -16,22 +16,27 @@ from apps.review.models import Cause, ReviewItem, ReviewState
 from apps.review.ranking import UNDETERMINED_PRIORITY
 from apps.review.services.intake import take_in, withdraw
 from apps.review.services.leases import open_next
+from apps.scoring.models import Source
+from apps.scoring.sinks import StoredVerdict, feed_sinks
 
 pytestmark = pytest.mark.django_db
 
 
-@dataclass(frozen=True)
-class Judged:
-    message_id: int
-    group_id: int
-    label: Label | None = Label.SPAM
-    acting_label: Label | None = Label.SPAM
-    action: Action = Action.HOLD
-    scores: tuple[float, ...] | None = (0.2, 0.7, 0.06, 0.04)
-
-
-def judged(message: Message, **changes: object) -> Judged:
-    return Judged(message.pk, message.group_id, **changes)  # type: ignore[arg-type]
+def judged(message: Message, **changes: Any) -> StoredVerdict:
+    """A verdict of spam, held, unless told otherwise."""
+    held: dict[str, Any] = {
+        "message_id": message.pk,
+        "group_id": message.group_id,
+        "release_id": 1,
+        "policy_version_id": 1,
+        "source": Source.MODEL,
+        "label": Label.SPAM,
+        "action": Action.HOLD,
+        "acting_label": Label.SPAM,
+        "scores": (0.2, 0.7, 0.06, 0.04),
+        "reasons": (),
+    }
+    return StoredVerdict(**{**held, **changes})
 
 
 def test_held_message_waits_with_the_label_that_acted() -> None:
@@ -41,6 +46,11 @@ def test_held_message_waits_with_the_label_that_acted() -> None:
     assert (item.pk, item.group_id) == (message.pk, message.group_id)
     assert (item.label, item.cause, item.state) == (Label.AD, Cause.FLAGGED, ReviewState.OPEN)
     assert item.priority == pytest.approx(0.5 * 0.04)
+
+
+def test_every_batch_of_new_verdicts_is_taken_in() -> None:
+    feed_sinks([judged(MessageFactory())])
+    assert ReviewItem.objects.count() == 1
 
 
 def test_undetermined_message_waits_without_a_label() -> None:

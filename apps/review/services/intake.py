@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from django.db import connection, transaction
 from django.utils import timezone
 
+from apps.policies.judging import LABELS
 from apps.policies.models import Action, Label
 from apps.review.announce import announce
 from apps.review.models import Cause, ReviewItem, ReviewState
 from apps.review.ranking import base_priority, rank
-
-
-class JudgedMessage(Protocol):
-    """What the queue needs of a stored verdict."""
-
-    @property
-    def message_id(self) -> int: ...
-    @property
-    def group_id(self) -> int: ...
-    @property
-    def label(self) -> Label | None: ...
-    @property
-    def acting_label(self) -> Label | None: ...
-    @property
-    def action(self) -> Action: ...
-    @property
-    def scores(self) -> Sequence[float] | None: ...
-
+from apps.scoring.sinks import StoredVerdict
 
 # A second verdict of the same message (another release, or the model after the rules) renews an
 # open item, so that whoever has it open is told; what a person decided stays.
@@ -62,7 +45,7 @@ RETURNING message_id
 """
 
 
-def take_in(verdicts: Sequence[JudgedMessage]) -> None:
+def take_in(verdicts: Sequence[StoredVerdict]) -> None:
     """Open an item for each held message; withdraw what the verdicts make pointless.
 
     Runs inside the transaction that stores the verdicts, with a fixed number of statements.
@@ -76,7 +59,7 @@ def take_in(verdicts: Sequence[JudgedMessage]) -> None:
     announce("withdrawn", sorted(withdrawn))
 
 
-def _open(held: Sequence[JudgedMessage]) -> list[int]:
+def _open(held: Sequence[StoredVerdict]) -> list[int]:
     now = timezone.now()
     causes, labels, priorities = [], [], []
     for verdict in held:
@@ -100,11 +83,11 @@ def _open(held: Sequence[JudgedMessage]) -> list[int]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def _score(verdict: JudgedMessage, label: Label | None) -> float | None:
+def _score(verdict: StoredVerdict, label: Label | None) -> float | None:
     """The score of `label`. A rule that acts without scores is sure."""
     if label is None:
         return None
-    return 1.0 if verdict.scores is None else verdict.scores[list(Label).index(label)]
+    return 1.0 if verdict.scores is None else verdict.scores[LABELS.index(label)]
 
 
 def _withdraw_superseded(judged: list[int], settled: list[int]) -> list[int]:

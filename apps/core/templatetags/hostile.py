@@ -1,0 +1,42 @@
+"""`{{ text|marked }}` draws text of strangers, hidden characters as named boxes."""
+
+from __future__ import annotations
+
+from django import template
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from apps.core.marks import Kind, Piece, pieces
+
+register = template.Library()
+
+
+@register.filter
+def marked(text: str) -> SafeString:
+    """The whole text, line breaks kept."""
+    return _draw(pieces(text))
+
+
+@register.filter
+def marked_line(text: str) -> SafeString:
+    """The same for a row of one line: breaks and runs of spaces become one space."""
+    return _draw(pieces(" ".join(text.split())))
+
+
+def _draw(cut: list[Piece]) -> SafeString:
+    return format_html_join("", "{}", ((_draw_one(piece),) for piece in cut))
+
+
+def _draw_one(piece: Piece) -> SafeString | str:
+    if piece.kind is Kind.PLAIN:
+        return piece.text
+    if piece.kind is Kind.LOOK:
+        return format_html(
+            '<span class="cp" data-cp="{}" title="{}">{}</span>',
+            piece.code_point,
+            piece.title,
+            piece.text,
+        )
+    return format_html(
+        '<span class="cp" data-kind="{}" title="{}">{}</span>', piece.kind, piece.title, piece.name
+    )
