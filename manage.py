@@ -5,5 +5,10 @@ import sys
 from django.core.management import execute_from_command_line
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["up"]:
+        # It makes the environment that the settings read, so it can't wait for them.
+        from moderation_site.local.up import main
+
+        sys.exit(main(sys.argv[2:]))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "moderation_site.settings")
     execute_from_command_line(sys.argv)

@@ -129,6 +129,12 @@ class DataDir:
             write_private(path, json.dumps(kept, indent=2))
         return kept
 
+    def keep_secret(self, name: str, value: str) -> None:
+        """Keeps a secret that was made elsewhere."""
+        kept = dict(self.secrets(()))
+        if kept.get(name) != value:
+            write_private(self.path / "secrets.json", json.dumps(kept | {name: value}, indent=2))
+
 
 def is_plain(path: Path) -> bool:
     """Whether a shell takes the path as one word."""

@@ -1,5 +1,29 @@
 """What can go wrong with the embedded stack."""
 
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
 
 class StackError(Exception):
     """The stack cannot go on; the message is one sentence for the person at the terminal."""
+
+
+def sentence_for(error: OSError, folder: Path) -> str:
+    """What a failed system call means to the person at the terminal."""
+    where = error.filename if error.filename is not None else folder
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return f"The disk that holds {where} is full: make room, or choose another --data-dir."
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return f"{where} cannot be written ({error.strerror}): choose another --data-dir."
+    return f"{where}: {error.strerror or error}."
+
+
+def sentence_for_output(said: str, folder: Path) -> str | None:
+    """What the last words of a program mean, when they are of a known kind."""
+    if "No space left on device" in said:
+        return f"The disk that holds {folder} is full: make room, or choose another --data-dir."
+    if "Read-only file system" in said:
+        return f"{folder} cannot be written (read-only): choose another --data-dir."
+    return None

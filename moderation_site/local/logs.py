@@ -27,14 +27,12 @@ class RotatingLog:
     def close(self) -> None:
         self._file.close()
 
-    def last_line(self) -> str:
-        """The last line that is not blank, shortened to fit a sentence."""
+    def tail(self) -> list[str]:
+        """The last lines that are not blank."""
         with self.path.open("rb") as file:
             file.seek(max(0, self._size - 8192))
-            lines = [
-                line for line in file.read().decode(errors="replace").splitlines() if line.strip()
-            ]
-        return lines[-1].strip()[:300] if lines else ""
+            text = file.read().decode(errors="replace")
+        return [line.strip() for line in text.splitlines() if line.strip()]
 
     def _rotate(self) -> None:
         self._file.close()

@@ -17,7 +17,7 @@ from typing import Self
 
 import psutil
 
-from moderation_site.local.errors import StackError
+from moderation_site.local.errors import StackError, sentence_for_output
 from moderation_site.local.logs import RotatingLog
 from moderation_site.local.program import Program, launch_line
 
@@ -200,8 +200,11 @@ class Supervisor:
             poll_s = min(poll_s * 1.5, LONGEST_POLL_S)
 
     def _explain(self, child: Child, what: str) -> str:
-        last_line = child.log.last_line()
-        said = f" It said: {last_line}" if last_line else ""
+        lines = child.log.tail()
+        known = sentence_for_output("\n".join(lines[-20:]), self._log_dir.parent)
+        if known is not None:
+            return known
+        said = f" It said: {lines[-1][:300]}" if lines else ""
         return f"{child.program.name} {what}; its log is {child.log.path}.{said}"
 
     async def _keep_running(self, child: Child) -> None:

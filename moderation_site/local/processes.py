@@ -1,0 +1,130 @@
+"""The product's own processes: web, Celery worker, Celery beat, and the demo's traffic."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from moderation_site.local.datadir import DataDir
+from moderation_site.local.probes import Probe, http_ok
+from moderation_site.local.program import Program
+
+QUEUES = "scoring,default"
+CELERY = (sys.executable, "-m", "celery", "-A", "moderation_site")
+PING_TIMEOUT_S = 15
+
+
+def product_programs(
+    data_dir: DataDir,
+    environment: Mapping[str, str],
+    *,
+    host: str,
+    own_host: str,
+    port: int,
+    web_processes: int,
+    workers: int,
+) -> list[Program]:
+    """Web, worker and beat, in the order in which their names should be shown."""
+    return [
+        web_program(environment, host, own_host, port, web_processes),
+        worker_program(environment, data_dir.stack_id, workers),
+        beat_program(environment, data_dir.path / "beat"),
+    ]
+
+
+def web_program(
+    environment: Mapping[str, str], host: str, own_host: str, port: int, processes: int
+) -> Program:
+    return Program(
+        name="web",
+        argv=[
+            *(sys.executable, "-m", "uvicorn", "moderation_site.asgi:application"),
+            *("--host", host, "--port", str(port), "--workers", str(processes)),
+            *("--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "5"),
+            # A process busy with a full core is not a dead one.
+            *("--timeout-worker-healthcheck", "30"),
+        ],
+        probe=http_ok(own_host, port, "/healthz"),
+        env=environment,
+    )
+
+
+def worker_program(environment: Mapping[str, str], stack_id: str, processes: int) -> Program:
+    # Several stacks may share a Redis, and a ping must reach this one.
+    node = f"worker-{stack_id}@{os.uname().nodename}"
+    return Program(
+        name="worker",
+        argv=[
+            *(*CELERY, "worker", "-Q", QUEUES, "-n", node, "--concurrency", str(processes)),
+            *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
+        ],
+        probe=_command_succeeds([*CELERY, "inspect", "ping", "-d", node, "-t", "2"], environment),
+        env=environment,
+        stop_timeout_s=20.0,
+    )
+
+
+def beat_program(environment: Mapping[str, str], folder: Path) -> Program:
+    schedule = folder / "schedule"
+
+    def clear() -> None:
+        folder.mkdir(exist_ok=True)
+        for file in folder.glob("schedule*"):
+            file.unlink()
+
+    return Program(
+        name="beat",
+        argv=[*CELERY, "beat", "--loglevel", "INFO", "--schedule", str(schedule)],
+        # Beat answers nobody; it writes its schedule when it begins to tick.
+        probe=_exists(folder, "schedule*"),
+        env=environment,
+        before_start=clear,
+    )
+
+
+def demo_program(environment: Mapping[str, str], url: str, api_key: str) -> Program:
+    """The traffic of `up --demo`, sent as a chat backend would send it."""
+    return Program(
+        name="demo",
+        argv=[sys.executable, "-m", "moderation_site.local.demo", url],
+        probe=_always,
+        # Not on the command line, where every user of the machine could read it.
+        env={**environment, "DEMO_API_KEY": api_key},
+        stop_timeout_s=5.0,
+    )
+
+
+async def _always() -> bool:
+    return True
+
+
+def _exists(folder: Path, pattern: str) -> Probe:
+    async def probe() -> bool:
+        return any(folder.glob(pattern))  # noqa: ASYNC240 (one folder, two files)
+
+    return probe
+
+
+def _command_succeeds(argv: list[str], environment: Mapping[str, str]) -> Probe:
+    async def probe() -> bool:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, **environment},
+        )
+        try:
+            async with asyncio.timeout(PING_TIMEOUT_S):
+                return await process.wait() == 0
+        except TimeoutError:
+            return False
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    return probe
