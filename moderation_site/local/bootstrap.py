@@ -1,8 +1,8 @@
 """Makes a database ready for use: tables, static files, the first people and the first key.
 
-Run as `python -m moderation_site.local.bootstrap` by `manage.py up`, in a process of its own, because
-the settings can only be read once the servers' addresses are known. Takes JSON on its standard
-input, writes one JSON object a line: `{"step": …}` as it goes, `{"api_key": …}` at the end.
+Run as `python -m moderation_site.local.bootstrap` by `manage.py up`, in a process of its own: the
+settings can only be read once the servers' addresses are known. Takes JSON on its standard input,
+writes one JSON object a line: `{"step": …}` as it goes, `{"api_key": …}` at the end.
 """
 
 from __future__ import annotations
