@@ -125,7 +125,7 @@ class DataDir:
             kept = {}
         missing = [name for name in names if name not in kept]
         if missing:
-            kept |= {name: secrets.token_urlsafe(24) for name in missing}
+            kept |= {name: secrets.token_hex(16) for name in missing}
             write_private(path, json.dumps(kept, indent=2))
         return kept
 

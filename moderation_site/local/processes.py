@@ -8,13 +8,17 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import redis.exceptions
+from celery import Celery
+from kombu.exceptions import OperationalError
+
 from moderation_site.local.datadir import DataDir
 from moderation_site.local.probes import Probe, http_ok
 from moderation_site.local.program import Program
 
 QUEUES = "scoring,default"
 CELERY = (sys.executable, "-m", "celery", "-A", "moderation_site")
-PING_TIMEOUT_S = 15
+PING_TIMEOUT_S = 1.0
 
 
 def product_programs(
@@ -61,7 +65,7 @@ def worker_program(environment: Mapping[str, str], stack_id: str, processes: int
             *(*CELERY, "worker", "-Q", QUEUES, "-n", node, "--concurrency", str(processes)),
             *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
         ],
-        probe=_command_succeeds([*CELERY, "inspect", "ping", "-d", node, "-t", "2"], environment),
+        probe=_worker_answers(environment, node),
         env=environment,
         stop_timeout_s=20.0,
     )
@@ -108,23 +112,20 @@ def _exists(folder: Path, pattern: str) -> Probe:
     return probe
 
 
-def _command_succeeds(argv: list[str], environment: Mapping[str, str]) -> Probe:
+def _worker_answers(environment: Mapping[str, str], node: str) -> Probe:
     async def probe() -> bool:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={**os.environ, **environment},
-        )
-        try:
-            async with asyncio.timeout(PING_TIMEOUT_S):
-                return await process.wait() == 0
-        except TimeoutError:
-            return False
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        return await asyncio.to_thread(_ping, environment, node)
 
     return probe
+
+
+def _ping(environment: Mapping[str, str], node: str) -> bool:
+    # An app of its own, not `celery inspect`: that would load the product once more at each try,
+    # just when the worker needs the cores. Broker and prefix are those of `settings.py`.
+    prefix = environment.get("REDIS_PREFIX") or os.environ.get("REDIS_PREFIX") or "chatwarden"
+    with Celery(set_as_current=False, broker=environment["REDIS_URL"]) as app:
+        app.conf.broker_transport_options = {"global_keyprefix": f"{prefix}:celery:"}
+        try:
+            return bool(app.control.ping(destination=[node], timeout=PING_TIMEOUT_S))
+        except (OperationalError, redis.exceptions.ConnectionError):
+            return False
