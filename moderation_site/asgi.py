@@ -7,10 +7,51 @@ request: measured at a twentieth of what a bare ASGI app does on the same cores.
 from __future__ import annotations
 
 import os
+from typing import cast
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "moderation_site.settings")
-pages = get_asgi_application()
+_django = get_asgi_application()
 
-application = pages
+# After Django is set up: these import models.
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.routing import URLRouter  # noqa: E402
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+
+from apps.api.app import ApiApp  # noqa: E402
+from apps.api.http import AsgiApp, Message, Receive, Scope, Send  # noqa: E402
+from apps.api.problems import DOCS_PATH  # noqa: E402
+from moderation_site.routing import websocket_urlpatterns  # noqa: E402
+
+pages = cast(AsgiApp, _django)
+api = ApiApp()
+sockets = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
+
+_HEALTH_PATHS = {"/healthz", "/readyz"}
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await (api if _is_for_api(scope["path"]) else pages)(scope, receive, send)
+    elif scope["type"] == "websocket":
+        await sockets(scope, receive, send)
+    else:
+        await _live(receive, send)
+
+
+def _is_for_api(path: str) -> bool:
+    """The documentation is a page, with the site's frame and language."""
+    return (path.startswith("/api/") and path != DOCS_PATH) or path in _HEALTH_PATHS
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """The server's lifespan: at its end, what was accepted is stored and answered."""
+    while True:
+        message: Message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            await api.close()
+            await send({"type": "lifespan.shutdown.complete"})
+            return

@@ -42,13 +42,19 @@ class Sender(models.Model):
 
 
 class Message(models.Model):
-    """One revision of a message. `id >> CHUNK_ID_BITS` is its chunk."""
+    """One revision of a message. `id >> CHUNK_ID_BITS` is its chunk.
+
+    Group and sender carry no database constraint: it costs two lookups and a row lock an insert,
+    and the insert joins both rows anyway.
+    """
 
     id = models.BigIntegerField(primary_key=True)
-    group = models.ForeignKey(Group, on_delete=models.PROTECT, db_index=False)
+    group = models.ForeignKey(Group, on_delete=models.PROTECT, db_index=False, db_constraint=False)
     external_id = models.CharField(max_length=200)
     revision = models.PositiveIntegerField(default=1)
-    sender = models.ForeignKey(Sender, on_delete=models.PROTECT, db_index=False)
+    sender = models.ForeignKey(
+        Sender, on_delete=models.PROTECT, db_index=False, db_constraint=False
+    )
     text = models.TextField()
     quoted_text = models.TextField(blank=True, default="")
     reply_to = models.CharField(max_length=200, blank=True, default="")
@@ -77,8 +83,22 @@ class Message(models.Model):
         ]
 
 
+class Deletion(models.Model):
+    """A message that is deleted for good, also for revisions that come later or first."""
+
+    group = models.ForeignKey(Group, on_delete=models.PROTECT, db_index=False)
+    external_id = models.CharField(max_length=200)
+    deleted_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            # Ingest looks each arriving message up by it.
+            models.UniqueConstraint(fields=["group", "external_id"], name="deletion_key")
+        ]
+
+
 class Chunk(models.Model):
-    """Messages that wait for a verdict: the ids from `first_id` on, `size` of them.
+    """Messages that wait for a verdict: `size` of the ids of one block, from `first_id` on.
 
     A worker claims whole chunks (`claim_id`, `lease_until`); the row goes in the transaction that
     stores the verdicts. So the backlog is this table, and a message without verdict whose chunk is

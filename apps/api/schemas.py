@@ -1,0 +1,180 @@
+"""What the API takes and gives. The OpenAPI document is made from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from apps.api.problems import ProblemOut
+
+TEXT_MOST_CHARS = 20_000
+ID_MOST_CHARS = 200
+NAME_MOST_CHARS = 200
+METADATA_MOST_BYTES = 8 * 1024
+METADATA_MOST_LEVELS = 8
+BODY_MOST_BYTES = 4 * 1024 * 1024
+BATCH_MOST_MESSAGES = 1_000
+LOOKUP_MOST_IDS = 200
+REVISION_MOST = 2**31 - 1
+
+ExternalId = Annotated[str, Meta(min_length=1, max_length=ID_MOST_CHARS)]
+Text = Annotated[str, Meta(max_length=TEXT_MOST_CHARS)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+
+
+class SenderIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Who wrote the message."""
+
+    id: Annotated[ExternalId, Meta(description="Your own id of the sender.", examples=["u-17"])]
+    name: Annotated[
+        Annotated[str, Meta(max_length=NAME_MOST_CHARS)] | UnsetType | None,
+        Meta(description="The name to show to moderators.", examples=["Ada"]),
+    ] = UNSET
+
+
+class MessageIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One revision of a message. `(group, external_id, revision)` is its key."""
+
+    group: Annotated[
+        ExternalId,
+        Meta(description="Your own id of the group; made at first sight.", examples=["guild-7"]),
+    ]
+    external_id: Annotated[
+        ExternalId, Meta(description="Your own id of the message.", examples=["m-1001"])
+    ]
+    revision: Annotated[
+        Annotated[int, Meta(ge=1, le=REVISION_MOST)] | UnsetType,
+        Meta(
+            description="1 for a new message, higher for each edit.",
+            examples=[1],
+            extra_json_schema={"default": 1},
+        ),
+    ] = UNSET
+    sender: SenderIn
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=TEXT_MOST_CHARS,
+            description=f"1 to {TEXT_MOST_CHARS:,} Unicode code points, kept as they are.",
+            examples=["see you at the raid tonight"],
+        ),
+    ]
+    sent_at: Annotated[
+        str | UnsetType | None,
+        Meta(
+            description="RFC 3339 with an offset; kept in UTC.",
+            examples=["2026-11-30T12:00:00Z"],
+            extra_json_schema={"format": "date-time"},
+        ),
+    ] = UNSET
+    reply_to: Annotated[
+        Annotated[str, Meta(max_length=ID_MOST_CHARS)] | UnsetType | None,
+        Meta(description="Your own id of the message that this one answers.", examples=["m-1000"]),
+    ] = UNSET
+    quoted_text: Annotated[
+        Text | UnsetType | None, Meta(description="What the message quotes, for moderators.")
+    ] = UNSET
+    metadata: Annotated[
+        Raw | UnsetType,
+        Meta(
+            description=f"An object of your own, at most {METADATA_MOST_BYTES // 1024} KiB of "
+            f"JSON and {METADATA_MOST_LEVELS} levels deep; kept, never judged.",
+            extra_json_schema={"type": ["object", "null"]},
+        ),
+    ] = UNSET
+
+
+class BatchIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Up to 1,000 messages. Each is checked and stored on its own."""
+
+    messages: Annotated[
+        list[Raw],
+        Meta(
+            max_length=BATCH_MOST_MESSAGES,
+            extra_json_schema={"items": {"$ref": "#/components/schemas/MessageIn"}},
+        ),
+    ]
+
+
+class ScoresOut(msgspec.Struct, frozen=True):
+    """The probability of each label; together 1."""
+
+    ok: Probability
+    spam: Probability
+    toxic: Probability
+    ad: Probability
+
+
+class ModelOut(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+
+
+class TimingsOut(msgspec.Struct, frozen=True):
+    """Milliseconds: waiting to be claimed, in the model, from stored to decided."""
+
+    queue: float
+    inference: float
+    total: float
+
+
+LabelOut = Literal["ok", "spam", "toxic", "ad"]
+
+
+class VerdictOut(msgspec.Struct, frozen=True):
+    """The verdict that stands. A person's goes over the model's, the model's over the rules'."""
+
+    label: Annotated[LabelOut | None, Meta(description="Null when undetermined.")]
+    confidence: Annotated[
+        Probability | None,
+        Meta(description="The label's score; null when a person decided or nothing could."),
+    ]
+    scores: ScoresOut | None
+    action: Literal["allow", "hold", "remove"]
+    source: Literal["model", "rules", "fallback", "person"]
+    model: ModelOut | None
+    reasons: list[str]
+    timings_ms: TimingsOut | None
+
+
+class MessageOut(msgspec.Struct, frozen=True):
+    """One revision of a message, as it stands."""
+
+    id: Annotated[str, Meta(description="Ours; a string, for it may exceed 2^53.")]
+    external_id: str
+    group: str
+    revision: int
+    status: Literal["pending", "decided", "undetermined", "deleted"]
+    verdict: VerdictOut | None
+
+
+class BatchResultOut(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of the message at `index`: `message` or `problem`, with its HTTP status."""
+
+    index: int
+    status: int
+    message: MessageOut | UnsetType = UNSET
+    replayed: Annotated[
+        bool, Meta(description="True when the key was stored before: a repeat stores nothing.")
+    ] = False
+    problem: ProblemOut | UnsetType = UNSET
+
+
+class BatchOut(msgspec.Struct, frozen=True):
+    """One result for each message, in their order."""
+
+    results: list[BatchResultOut]
+
+
+class MessagesOut(msgspec.Struct, frozen=True):
+    """The messages found, in the order asked for, and the ids there is nothing for."""
+
+    messages: list[MessageOut]
+    missing: list[str] = []
+
+
+class HealthOut(msgspec.Struct, frozen=True):
+    status: Literal["ok", "ready"]

@@ -1,0 +1,86 @@
+"""Messages with the verdict that stands: a person's over the model's, the model's over the rules'.
+
+One statement; each part of it walks a primary key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from django.db import connection
+
+from apps.api.schemas import MessageOut, ModelOut, ScoresOut, TimingsOut, VerdictOut
+
+_STANDING = """
+SELECT m.id, m.external_id, g.external_id, m.revision, m.deleted_at IS NOT NULL,
+  v.source, v.label, v.action, v.score_ok, v.score_spam, v.score_toxic, v.score_ad, v.reasons,
+  v.queue_ms, v.inference_ms, v.total_ms, v.kind, v.model_name, v.model_version,
+  p.label, p.action
+FROM chat_message m
+JOIN chat_group g ON g.id = m.group_id
+LEFT JOIN LATERAL (
+  SELECT v.*, r.kind, r.model_name, r.model_version
+  FROM scoring_verdict v JOIN releases_release r ON r.id = v.release_id
+  WHERE v.message_id = m.id
+  ORDER BY v.source = 'model' DESC, v.label IS NOT NULL DESC, r.is_active DESC, v.created_at DESC
+  LIMIT 1
+) v ON true
+LEFT JOIN review_decision p ON p.item_id = m.id AND p.undone_at IS NULL
+"""
+
+
+def find_messages(ids: Sequence[int]) -> dict[int, MessageOut]:
+    """The messages that there are among `ids`, by id."""
+    return _found(_STANDING + "WHERE m.id = ANY(%s)", [list(ids)])
+
+
+def find_revisions(*, group: str, external_id: str) -> list[MessageOut]:
+    """Every revision of one message by its backend's ids, the newest first."""
+    where = "WHERE g.external_id = %s AND m.external_id = %s ORDER BY m.revision DESC"
+    return list(_found(_STANDING + where, [group, external_id]).values())
+
+
+def key_of_message(message_id: int) -> tuple[str, str] | None:
+    """The group and external id of a message, or None."""
+    found = find_messages([message_id]).get(message_id)
+    return (found.group, found.external_id) if found else None
+
+
+def _found(sql: str, parameters: list[Any]) -> dict[int, MessageOut]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return {row[0]: _message(row) for row in cursor.fetchall()}
+
+
+def _message(row: tuple[Any, ...]) -> MessageOut:
+    id_, external_id, group, revision, is_deleted = row[:5]
+    verdict = _verdict(row)
+    if is_deleted:
+        return MessageOut(str(id_), external_id, group, revision, "deleted", None)
+    return MessageOut(str(id_), external_id, group, revision, _status(verdict), verdict)
+
+
+def _status(verdict: VerdictOut | None) -> Literal["pending", "decided", "undetermined"]:
+    if verdict is None:
+        return "pending"
+    return "undetermined" if verdict.label is None else "decided"
+
+
+def _verdict(row: tuple[Any, ...]) -> VerdictOut | None:
+    source, label, action = row[5:8]
+    person_label, person_action = row[19:21]
+    if source is None and person_label is None:
+        return None
+    scores = ScoresOut(*row[8:12]) if row[8] is not None else None
+    by_person = person_label is not None
+    return VerdictOut(
+        label=person_label if by_person else label,
+        confidence=None if by_person or scores is None or label is None else getattr(scores, label),
+        scores=scores,
+        action=person_action if by_person else action,
+        source="person" if by_person else source,
+        model=ModelOut(row[17], row[18]) if source is not None else None,
+        reasons=row[12] or [],
+        timings_ms=TimingsOut(*row[13:16]) if source is not None else None,
+    )

@@ -1,0 +1,54 @@
+"""Deletion: final, idempotent, and remembered for revisions that have not come yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from apps.audit.services import Actor, record
+from apps.chat.locks import DELETION_LOCK, bucket_of
+from apps.chat.models import Deletion, Group, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """`is_new` is False when the message had been deleted before."""
+
+    is_new: bool
+    message_ids: list[int]
+
+
+@transaction.atomic
+def delete_message(*, group: str, external_id: str, actor: Actor) -> Deleted:
+    """Delete every revision of a message, those included that are still to come.
+
+    The message need not exist: backends deliver out of order, and a deletion that overtakes its
+    message has to hold. The rows stay (what was decided about them is on record), marked.
+
+    Args:
+        group: the backend's id of the group; made when unknown.
+        external_id: the backend's id of the message.
+        actor: who deletes, for the audit record.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [DELETION_LOCK, bucket_of(group)])
+    group_row, _ = Group.objects.get_or_create(external_id=group)
+    now = timezone.now()
+    deletion, is_new = Deletion.objects.get_or_create(
+        group=group_row, external_id=external_id, defaults={"deleted_at": now}
+    )
+    revisions = Message.objects.filter(group=group_row, external_id=external_id)
+    message_ids = list(revisions.order_by("revision").values_list("id", flat=True))
+    if not is_new:
+        return Deleted(is_new=False, message_ids=message_ids)
+    revisions.filter(deleted_at=None).update(deleted_at=now)
+    record(
+        actor=actor,
+        action="message.deleted",
+        target_type="message",
+        target_id=message_ids[-1] if message_ids else f"deletion-{deletion.pk}",
+        after={"group": group_row.pk, "message_ids": message_ids},
+    )
+    return Deleted(is_new=True, message_ids=message_ids)

@@ -1,0 +1,267 @@
+"""Storing what backends send: many messages, one transaction, each key once.
+
+Three statements whatever the number of messages: lock and number, insert, and, only when some
+were not stored, find out why. The messages travel as one JSON parameter, which costs the client
+a third of what arrays cost (see docs/architecture.md for the ways measured).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import msgspec
+import psycopg
+from django.db import connection, transaction
+
+from apps.chat.known import RecentNames
+from apps.chat.locks import DELETION_LOCK, buckets_of
+from apps.chat.models import CHUNK_ID_BITS
+
+MESSAGES_PER_CHUNK = 256
+_CHUNK_SHIFT = MESSAGES_PER_CHUNK.bit_length() - 1
+_ATTEMPTS = 3
+
+_known_groups = RecentNames(capacity=20_000)
+_known_senders = RecentNames(capacity=100_000)
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """One revision of a message as its backend sent it; checked by whoever calls.
+
+    Texts hold neither NUL nor lone surrogates, `sent_at` is in UTC, `metadata` is a JSON object.
+    """
+
+    group: str
+    external_id: str
+    revision: int = 1
+    sender: str
+    sender_name: str = ""
+    text: str
+    quoted_text: str = ""
+    reply_to: str = ""
+    metadata: msgspec.Raw | None = None
+    sent_at: datetime | None = None
+
+
+class Outcome(Enum):
+    NEW = "new"
+    REPEATED = "repeated"
+    # The key is taken by a message of another sender, text or quoted text. Nothing was stored.
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What became of one message. `id` is the one stored under its key, now or before."""
+
+    id: int
+    outcome: Outcome
+    is_deleted: bool
+
+
+class IngestContended(Exception):  # noqa: N818
+    """Rows kept vanishing while messages were stored. Nothing was stored; try again."""
+
+
+def ingest_messages(*, messages: Sequence[NewMessage]) -> list[Ingested]:
+    """Store messages, each `(group, external_id, revision)` once, and answer in their order.
+
+    One transaction. Groups and senders are made when first seen. A message whose key is stored
+    already, by an earlier call or earlier in this one, answers with the first one's id. One that
+    was deleted before it came is stored as deleted and never judged.
+
+    Raises:
+        IngestContended: rows vanished under three attempts.
+        django.db.OperationalError: the database is away; storing again is safe.
+    """
+    if not messages:
+        return []
+    with transaction.atomic():
+        ingested, names = _Ingest(messages).run()
+    _known_groups.remember(names.groups)
+    _known_senders.remember(names.senders)
+    return ingested
+
+
+@dataclass(slots=True)
+class _Names:
+    groups: dict[str, str]
+    senders: dict[str, str]
+
+
+class _Row(msgspec.Struct, array_like=False):
+    """A line of the JSON parameter; the names are the columns of `_INPUT`."""
+
+    id: int
+    g: str
+    x: str
+    r: int
+    s: str
+    t: str
+    q: str
+    p: str
+    m: msgspec.Raw | None
+    d: datetime | None
+
+
+_INPUT = """json_to_recordset(%s::json) AS i(id bigint, g text, x text, r integer, s text,
+    t text, q text, p text, m jsonb, d timestamptz)"""
+
+_LOCK_AND_NUMBER = f"""
+WITH locked AS MATERIALIZED (
+  SELECT pg_advisory_xact_lock_shared({DELETION_LOCK}, bucket) FROM unnest(%s::integer[]) bucket
+)
+SELECT nextval('chat_chunk_number')
+FROM generate_series(1, %s), (SELECT count(*) FROM locked) AS done
+"""  # noqa: S608
+
+# Sorted by key: two requests with the same keys wait for each other in one order, not a circle.
+_INSERT = f"""
+WITH stored AS (
+  INSERT INTO chat_message (id, group_id, external_id, revision, sender_id, text, quoted_text,
+    reply_to, metadata, sent_at, deleted_at)
+  SELECT i.id, g.id, i.x, i.r, s.id, i.t, i.q, i.p, i.m, i.d,
+    (SELECT d.deleted_at FROM chat_deletion d WHERE d.group_id = g.id AND d.external_id = i.x)
+  FROM {_INPUT}
+    JOIN chat_group g ON g.external_id = i.g
+    JOIN chat_sender s ON s.external_id = i.s
+  ORDER BY g.id, i.x COLLATE "C", i.r, i.id
+  ON CONFLICT (group_id, external_id, revision) DO NOTHING
+  RETURNING id, deleted_at IS NOT NULL AS is_deleted
+), chunks AS (
+  INSERT INTO chat_chunk (id, size)
+  SELECT id >> {CHUNK_ID_BITS}, count(*) FROM stored WHERE NOT is_deleted GROUP BY 1
+)
+SELECT id, is_deleted FROM stored
+"""  # noqa: S608
+
+# A deleted message answers a repeat whatever it says: what it said may be erased by now.
+_FIND_FIRST = f"""
+SELECT i.id, m.id, m.deleted_at IS NOT NULL,
+  m.deleted_at IS NOT NULL
+    OR (m.text = i.t AND m.quoted_text = i.q AND s.external_id = i.s)
+FROM {_INPUT}
+  JOIN chat_group g ON g.external_id = i.g
+  JOIN chat_message m ON m.group_id = g.id AND m.external_id = i.x AND m.revision = i.r
+  JOIN chat_sender s ON s.id = m.sender_id
+"""  # noqa: S608
+
+_ADD_GROUPS = """
+INSERT INTO chat_group (external_id, name)
+SELECT g, '' FROM unnest(%s::text[]) g ORDER BY g COLLATE "C"
+ON CONFLICT (external_id) DO NOTHING
+"""
+
+_ADD_SENDERS = """
+INSERT INTO chat_sender (external_id, name)
+SELECT s, n FROM unnest(%s::text[], %s::text[]) i(s, n) ORDER BY s COLLATE "C"
+ON CONFLICT (external_id) DO UPDATE SET name = excluded.name
+WHERE excluded.name <> '' AND chat_sender.name <> excluded.name
+"""
+
+
+class _Ingest:
+    """One call: the ids it gave out, and what became of each."""
+
+    def __init__(self, messages: Sequence[NewMessage]) -> None:
+        self._messages = messages
+        self._ids: list[int] = []
+        self._known: dict[int, Ingested] = {}
+        self._names = _Names({}, {})
+
+    def run(self) -> tuple[list[Ingested], _Names]:
+        # psycopg's own cursor: Django's would write all texts into the statement itself.
+        with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+            self._ids = self._take_ids(cursor)
+            for attempt in range(_ATTEMPTS):
+                missing = [
+                    (id_, message)
+                    for id_, message in zip(self._ids, self._messages, strict=True)
+                    if id_ not in self._known
+                ]
+                if not missing:
+                    break
+                self._store(cursor, missing, trust_known=attempt == 0)
+            else:
+                if len(self._known) < len(self._ids):
+                    raise IngestContended
+        return [self._known[id_] for id_ in self._ids], self._names
+
+    def _take_ids(self, cursor: psycopg.Cursor[Any]) -> list[int]:
+        count = len(self._messages)
+        chunks = -(-count // MESSAGES_PER_CHUNK)
+        cursor.execute(_LOCK_AND_NUMBER, [buckets_of(m.group for m in self._messages), chunks])
+        numbers = [number for (number,) in cursor.fetchall()]
+        return [
+            numbers[index >> _CHUNK_SHIFT] << CHUNK_ID_BITS | index & (MESSAGES_PER_CHUNK - 1)
+            for index in range(count)
+        ]
+
+    def _store(
+        self,
+        cursor: psycopg.Cursor[Any],
+        missing: list[tuple[int, NewMessage]],
+        *,
+        trust_known: bool,
+    ) -> None:
+        self._add_groups_and_senders(cursor, [m for _, m in missing], trust_known=trust_known)
+        rows = [_row(id_, message) for id_, message in missing]
+        cursor.execute(_INSERT, [_encode(rows)])
+        for id_, is_deleted in cursor.fetchall():
+            self._known[id_] = Ingested(id_, Outcome.NEW, is_deleted)
+        repeats = [row for row in rows if row.id not in self._known]
+        if repeats:
+            self._find_first(cursor, repeats)
+
+    def _find_first(self, cursor: psycopg.Cursor[Any], repeats: list[_Row]) -> None:
+        cursor.execute(_FIND_FIRST, [_encode(repeats)])
+        for id_, first_id, is_deleted, is_same in cursor.fetchall():
+            outcome = Outcome.REPEATED if is_same else Outcome.CONFLICT
+            self._known[id_] = Ingested(first_id, outcome, is_deleted)
+
+    def _add_groups_and_senders(
+        self, cursor: psycopg.Cursor[Any], messages: list[NewMessage], *, trust_known: bool
+    ) -> None:
+        groups = {m.group: "" for m in messages}
+        senders = _sender_names(messages)
+        if trust_known:
+            groups = _known_groups.unknown(groups)
+            senders = _known_senders.unknown(senders)
+        if groups:
+            cursor.execute(_ADD_GROUPS, [list(groups)])
+        if senders:
+            cursor.execute(_ADD_SENDERS, [list(senders), list(senders.values())])
+        self._names.groups.update(groups)
+        self._names.senders.update(senders)
+
+
+def _sender_names(messages: list[NewMessage]) -> dict[str, str]:
+    """Each sender's last name that is not empty."""
+    names: dict[str, str] = {}
+    for message in messages:
+        if message.sender_name or message.sender not in names:
+            names[message.sender] = message.sender_name
+    return names
+
+
+def _row(id_: int, m: NewMessage) -> _Row:
+    return _Row(
+        id_,
+        m.group,
+        m.external_id,
+        m.revision,
+        m.sender,
+        m.text,
+        m.quoted_text,
+        m.reply_to,
+        m.metadata,
+        m.sent_at,
+    )
+
+
+def _encode(rows: list[_Row]) -> str:
+    return msgspec.json.encode(rows).decode()
