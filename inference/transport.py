@@ -81,6 +81,7 @@ DTYPES: Mapping[str, str] = {
 DATATYPES = {np.dtype(code): name for name, code in DTYPES.items()}
 _SCORES = struct.Struct("<4f")
 _LENGTH = struct.Struct("<I")
+_PREFIXES = [_LENGTH.pack(length) for length in range(4096)]
 
 
 # ---------------------------------------------------------------- values
@@ -162,8 +163,15 @@ def _join_texts(texts: Sequence[str | bytes]) -> bytes:
     except UnicodeEncodeError as error:
         # The chained error would carry the text itself.
         raise InvalidRequestError(f"text is not valid Unicode at {error.start}") from None
-    pack = _LENGTH.pack
-    return b"".join([part for text in encoded for part in (pack(len(text)), text)])
+    lengths = list(map(len, encoded))
+    parts = [b""] * (2 * len(encoded))
+    # Packing each length anew takes longer than all the rest: 62 us against 27 for 256 texts.
+    if max(lengths, default=0) < len(_PREFIXES):
+        parts[::2] = [_PREFIXES[length] for length in lengths]
+    else:
+        parts[::2] = map(_LENGTH.pack, lengths)
+    parts[1::2] = encoded
+    return b"".join(parts)
 
 
 def _split_texts(name: str, raw: bytes) -> Iterator[bytes]:
@@ -339,7 +347,7 @@ def decode_classifications(response: Any, request_id: str, count: int) -> list[C
         _SCORES.iter_unpack(scores), struct.unpack(f"<{count}i", undone), repeat(None), strict=False
     )
     # A quarter of the price of calling the class, which is felt at 256 rows.
-    classifications = [tuple.__new__(Classification, row) for row in rows]
+    classifications: list[Classification] = list(map(tuple.__new__, repeat(Classification), rows))
     if not np.isfinite(np.frombuffer(scores, dtype="<f4")).all():
         return _refuse_not_finite(classifications)
     return classifications

@@ -1,0 +1,185 @@
+"""What a call costs with our client, with the bare stub and with tritonclient.
+
+All three use grpc.aio on one event loop, one call at a time, against one replica, and turn texts
+into lists of scores and flags. They take turns in short blocks, so that whatever else the machine
+does hits all
+alike. The synchronous face is measured beside a bare blocking stub in the same way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+import uvloop
+from tritonclient.grpc import aio as triton_aio
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc import service_pb2_grpc as stubs
+
+from benchmarks.replicas import add_repository_argument, triton_replicas
+from inference import AsyncModerationClient, ClientConfig, ModerationClient, ReplicaConfig
+
+BATCHES = (1, 16, 64, 256)
+BLOCK = 5
+
+Judge = Callable[[list[str]], Awaitable[object]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--calls", type=int, default=1000, help="calls per batch size and way")
+    add_repository_argument(parser)
+
+
+def run(options: dict[str, Any]) -> dict[str, Any]:
+    with triton_replicas(1, options) as running:
+        replica = running.replicas[0]
+        rows = uvloop.run(_measure(replica, options["calls"]))
+        sync_rows = _measure_sync(replica, options["calls"])
+    return {"rows": rows, "overhead": _overhead(rows), "sync_rows": sync_rows}
+
+
+def texts_of(batch: int) -> list[str]:
+    return [f"message {index:03d} of a chat, fifty bytes or so in length" for index in range(batch)]
+
+
+# ---------------------------------------------------------------- bare stub
+
+
+def _bare_request(texts: list[str]) -> pb.ModelInferRequest:
+    request = pb.ModelInferRequest(model_name="moderation")
+    request.inputs.add(name="TEXT", datatype="BYTES", shape=[len(texts), 1])
+    encoded = [text.encode() for text in texts]
+    request.raw_input_contents.append(
+        b"".join([part for text in encoded for part in (struct.pack("<I", len(text)), text)])
+    )
+    return request
+
+
+def _bare_rows(response: Any) -> list[tuple[list[float], int]]:
+    """Both outputs as plain values, unchecked."""
+    raw = {
+        output.name: content
+        for output, content in zip(response.outputs, response.raw_output_contents, strict=True)
+    }
+    scores = np.frombuffer(raw["SCORES"], "<f4").reshape(-1, 4).tolist()
+    return list(zip(scores, np.frombuffer(raw["UNDONE"], "<i4").tolist(), strict=True))
+
+
+def _bare(channel: grpc.aio.Channel) -> Judge:
+    stub = stubs.GRPCInferenceServiceStub(channel)
+
+    async def judge(texts: list[str]) -> object:
+        return _bare_rows(await stub.ModelInfer(_bare_request(texts), timeout=5.0))
+
+    return judge
+
+
+def _tritonclient(client: triton_aio.InferenceServerClient) -> Judge:
+    async def judge(texts: list[str]) -> object:
+        tensor = triton_aio.InferInput("TEXT", [len(texts), 1], "BYTES")
+        tensor.set_data_from_numpy(np.array([[t.encode()] for t in texts], dtype=object))
+        answer = await client.infer("moderation", [tensor], client_timeout=5.0)
+        scores, undone = answer.as_numpy("SCORES").tolist(), answer.as_numpy("UNDONE").tolist()
+        return list(zip(scores, undone, strict=True))
+
+    return judge
+
+
+# ---------------------------------------------------------------- measuring
+
+
+async def _measure(replica: ReplicaConfig, calls: int) -> list[dict[str, Any]]:
+    rows = []
+    channel = grpc.aio.insecure_channel(replica.grpc)
+    async with AsyncModerationClient(ClientConfig([replica])) as client:
+        official = triton_aio.InferenceServerClient(replica.grpc)
+        ways: dict[str, Judge] = {
+            "ours": client.classify,
+            "bare": _bare(channel),
+            "tritonclient": _tritonclient(official),
+        }
+        for batch in BATCHES:
+            taken: dict[str, list[float]] = {way: [] for way in ways}
+            texts = texts_of(batch)
+            for way in ways.values():
+                await _block(way, texts)
+            for _ in range(max(1, calls // BLOCK)):
+                for name, way in ways.items():
+                    taken[name] += await _block(way, texts)
+            rows += [_row(batch, way, values) for way, values in taken.items()]
+        await official.close()
+    await channel.close()
+    return rows
+
+
+async def _block(judge: Judge, texts: list[str]) -> list[float]:
+    taken = []
+    for _ in range(BLOCK):
+        started_s = time.perf_counter()
+        await judge(texts)
+        taken.append(time.perf_counter() - started_s)
+    return taken
+
+
+def _row(batch: int, way: str, values_s: list[float]) -> dict[str, Any]:
+    """The median: one call that met another process says nothing about the client."""
+    return {
+        "batch": batch,
+        "way": way,
+        "us_per_call": round(statistics.median(values_s) * 1e6, 1),
+        "mean_us": round(statistics.fmean(values_s) * 1e6, 1),
+        "calls": len(values_s),
+    }
+
+
+def _overhead(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ours over the bare stub."""
+    by_way = {(row["batch"], row["way"]): row["us_per_call"] for row in rows}
+    return [
+        {
+            "batch": batch,
+            "added_us": round(by_way[batch, "ours"] - by_way[batch, "bare"], 1),
+            "added_percent": round(100 * (by_way[batch, "ours"] / by_way[batch, "bare"] - 1), 1),
+        }
+        for batch in BATCHES
+    ]
+
+
+def _measure_sync(replica: ReplicaConfig, calls: int) -> list[dict[str, Any]]:
+    rows = []
+    with (
+        grpc.insecure_channel(replica.grpc) as channel,
+        ModerationClient(ClientConfig([replica])) as client,
+    ):
+        stub = stubs.GRPCInferenceServiceStub(channel)
+
+        def bare(texts: list[str]) -> object:
+            return _bare_rows(stub.ModelInfer(_bare_request(texts), timeout=5.0))
+
+        ways: dict[str, Callable[[list[str]], object]] = {"ours": client.classify, "bare": bare}
+        for batch in BATCHES:
+            taken: dict[str, list[float]] = {way: [] for way in ways}
+            texts = texts_of(batch)
+            for way in ways.values():
+                way(texts)
+            for _ in range(max(1, calls // BLOCK)):
+                for name, way in ways.items():
+                    taken[name] += _sync_block(way, texts)
+            rows += [_row(batch, way, values) for way, values in taken.items()]
+    return rows
+
+
+def _sync_block(judge: Callable[[list[str]], object], texts: list[str]) -> list[float]:
+    taken = []
+    for _ in range(BLOCK):
+        started_s = time.perf_counter()
+        judge(texts)
+        taken.append(time.perf_counter() - started_s)
+    return taken
