@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0002_chunk_ids'),
+        ('chat', '0003_chunk_turns'),
     ]
 
     operations = [
