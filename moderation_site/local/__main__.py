@@ -1,18 +1,20 @@
 """Runs the three servers alone: `python -m moderation_site.local --data-dir DIR`.
 
-Prints `export` lines for DATABASE_URL, REDIS_URL and TRITON_REPLICAS when all answer, and runs
-until SIGTERM or Ctrl-C. For development and tests; `manage.py up` runs the whole product.
+With a command behind `--`, runs it against them, stops them and exits as it did. Otherwise prints
+`export` lines for DATABASE_URL, REDIS_URL and TRITON_REPLICAS when all answer, and runs until
+SIGTERM or Ctrl-C. For development and tests; `manage.py up` runs the whole product.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from moderation_site.local.datadir import DataDir, write_private
@@ -32,6 +34,7 @@ def main() -> int:
     parser.add_argument("--only", help="of postgres, redis and triton those to run: `triton,redis`")
     parser.add_argument("--ready-file", type=Path, help="JSON, written when all answer")
     parser.add_argument("--stop-with", type=int, metavar="PID", help="stop when that process ends")
+    parser.add_argument("command", nargs="*", help="run this against the servers, then stop them")
     options = parser.parse_args()
     try:
         return run_until_stopped(serve(options), stop_with=options.stop_with)
@@ -40,7 +43,7 @@ def main() -> int:
         return 1
 
 
-async def serve(options: argparse.Namespace) -> None:
+async def serve(options: argparse.Namespace) -> int:
     data_dir = DataDir(options.data_dir)
     data_dir.create()
     wanted = frozenset(options.only.split(",")) if options.only else EVERYTHING
@@ -50,12 +53,12 @@ async def serve(options: argparse.Namespace) -> None:
         end_leftovers(data_dir.stack_id)
         servers = plan_servers(data_dir, replicas=options.replicas, given=os.environ, wanted=wanted)
         try:
-            await run_servers(servers, options.ready_file)
+            return await run_servers(servers, options.ready_file, options.command)
         finally:
             servers.clean_up()
 
 
-async def run_servers(servers: Servers, ready_file: Path | None) -> None:
+async def run_servers(servers: Servers, ready_file: Path | None, command: list[str]) -> int:
     data_dir = servers.data_dir
     programs = servers.prepare(say)
     async with Supervisor(
@@ -63,8 +66,21 @@ async def run_servers(servers: Servers, ready_file: Path | None) -> None:
     ) as supervisor:
         await supervisor.start(programs)
         servers.finish()
+        if command:
+            return await run_command(command, servers.environment)
         with announced(ready_file, servers, supervisor):
             await supervisor.run()
+    return 0
+
+
+async def run_command(command: list[str], environment: Mapping[str, str]) -> int:
+    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **environment})
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
 
 
 @contextlib.contextmanager

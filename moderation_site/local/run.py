@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import Coroutine
 from typing import Any
@@ -11,30 +10,30 @@ from typing import Any
 import psutil
 
 
-def run_until_stopped(work: Coroutine[Any, Any, None], *, stop_with: int | None = None) -> int:
+def run_until_stopped(work: Coroutine[Any, Any, int], *, stop_with: int | None = None) -> int:
     """Runs `work`; SIGINT, SIGTERM, SIGHUP or the end of process `stop_with` cancel it.
 
     Returns:
-        The exit code: 0, a stop on request is no failure.
+        The exit code of `work`; 0 when it was cancelled, a stop on request is no failure.
     """
     return asyncio.run(_run(work, stop_with))
 
 
-async def _run(work: Coroutine[Any, Any, None], stop_with: int | None) -> int:
+async def _run(work: Coroutine[Any, Any, int], stop_with: int | None) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
     watch = asyncio.ensure_future(_cancel_at_end_of(stop_with, task))
     try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        return await task
+    except asyncio.CancelledError:
+        return 0
     finally:
         watch.cancel()
-    return 0
 
 
-async def _cancel_at_end_of(pid: int | None, task: asyncio.Future[None]) -> None:
+async def _cancel_at_end_of(pid: int | None, task: asyncio.Future[int]) -> None:
     if pid is None:
         return
     try:

@@ -5,12 +5,16 @@ Its python stub crashes with NumPy 2, and the application should not be held bac
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,10 +76,21 @@ def ensure_environment(folder: Path = DEFAULT_FOLDER) -> TritonEnvironment:
         raise StackError(f"There is no embedded Triton for {sys.platform}: {OTHERWISE}.")
     stamp = folder / STAMP
     fingerprint = hashlib.sha256(LOCK.read_bytes()).hexdigest()
-    if not (stamp.exists() and stamp.read_text(encoding="ascii").split("\n")[0] == fingerprint):
-        _install(folder)
-        stamp.write_text(f"{fingerprint}\n", encoding="ascii")
+    with _alone(folder):
+        if not (stamp.exists() and stamp.read_text(encoding="ascii") == fingerprint):
+            _install(folder)
+            stamp.write_text(fingerprint, encoding="ascii")
     return _inspect(folder)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two stacks of one checkout share the environment: one makes it, the other waits."""
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+    path = Path(tempfile.gettempdir()) / f"chatwarden-{os.getuid()}-{name}.environment"
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _install(folder: Path) -> None:

@@ -123,7 +123,7 @@ class Stack:
         self._display = display
         self._data_dir = DataDir(options.data_dir)
 
-    async def run(self) -> None:
+    async def run(self) -> int:
         """Starts everything, stays until cancelled, stops everything."""
         started_at_s = time.monotonic()
         require_free(self._options.host, self._options.port)
@@ -142,6 +142,7 @@ class Stack:
                 await self._run_all(servers, started_at_s)
             finally:
                 servers.clean_up()
+        return 0
 
     async def _run_all(self, servers: Servers, started_at_s: float) -> None:
         # In a thread: it waits for installers, and the display and Ctrl-C should stay alive.
