@@ -22,6 +22,8 @@ MAX_OVERLOAD_FACTOR = 16.0
 OVERLOAD_HALF_LIFE_S = 1.0
 MIN_SUCCESS_SHARE = 0.05
 MIN_LATENCY_MS = 0.05
+# Latencies within this factor of each other count as the same.
+ALIKE = 1.25
 
 
 @dataclass(slots=True)
@@ -40,6 +42,7 @@ class ReplicaLoad:
     ejection_reason: str = ""
     _latency_at_s: float = 0.0
     _overload_at_s: float = 0.0
+    _failed_at_s: float = 0.0
 
     def on_success(self, latency_ms: float, now_s: float) -> None:
         self._add_latency(latency_ms, now_s)
@@ -50,7 +53,14 @@ class ReplicaLoad:
         # A failure is often faster than an answer; it must never make a replica look quick.
         if latency_ms > self.latency_ms:
             self._add_latency(latency_ms, now_s)
-        self.failure_share += (1.0 - self.failure_share) * FAILURE_STEP
+        share = self._failure_share_now(now_s)
+        self.failure_share = share + (1.0 - share) * FAILURE_STEP
+        self._failed_at_s = now_s
+
+    def forget(self) -> None:
+        """It was away and is back: what it did before says nothing."""
+        self.latency_ms = self.failure_share = 0.0
+        self.overload_factor = 1.0
 
     def on_overload(self, now_s: float) -> None:
         """Multiplicative decrease of what it gets; it comes back with time."""
@@ -76,8 +86,15 @@ class ReplicaLoad:
         decayed: float = (self.overload_factor - 1.0) * 0.5 ** (passed_s / OVERLOAD_HALF_LIFE_S)
         return 1.0 + decayed
 
-    def cost(self, now_s: float, floor_ms: float) -> float:
-        """Expected time until it would answer one more call, in arbitrary milliseconds.
+    def _failure_share_now(self, now_s: float) -> float:
+        if not self.failure_share:
+            return 0.0
+        idle_s = max(0.0, now_s - self._failed_at_s)
+        kept: float = 0.5 ** (idle_s / self.config.forgive_half_life_s)
+        return self.failure_share * kept
+
+    def expected_ms(self, now_s: float, floor_ms: float) -> float:
+        """What one call takes there.
 
         Args:
             now_s: The clock.
@@ -86,11 +103,15 @@ class ReplicaLoad:
         """
         latency_ms = max(self.latency_ms or floor_ms, MIN_LATENCY_MS)
         idle_s = now_s - self._latency_at_s
-        if latency_ms > floor_ms and not self.outstanding and idle_s > 0:
-            kept = 0.5 ** (idle_s / self.config.forgive_half_life_s)
-            latency_ms = floor_ms + (latency_ms - floor_ms) * kept
-        success_share = max(MIN_SUCCESS_SHARE, 1.0 - self.failure_share)
-        return (self.outstanding + 1) * latency_ms * self._overload_now(now_s) / success_share**2
+        if latency_ms <= floor_ms or self.outstanding or idle_s <= 0:
+            return latency_ms
+        kept: float = 0.5 ** (idle_s / self.config.forgive_half_life_s)
+        return floor_ms + (latency_ms - floor_ms) * kept
+
+    def burden(self, now_s: float) -> float:
+        """Calls it has and would have, times what it recently did wrong."""
+        success_share = max(MIN_SUCCESS_SHARE, 1.0 - self._failure_share_now(now_s))
+        return (self.outstanding + 1) * self._overload_now(now_s) / success_share**2
 
     def is_ejected(self, now_s: float) -> bool:
         return now_s < self.ejected_until_s
@@ -128,6 +149,7 @@ class Balancer:
     def readmit(self, load: ReplicaLoad) -> None:
         load.ejected_until_s = 0.0
         load.ejection_reason = ""
+        load.forget()
 
     def order(
         self, loads: Sequence[ReplicaLoad], now_s: float, avoid: Collection[str] = ()
@@ -153,12 +175,19 @@ class Balancer:
         other = int(self._random() * (len(usable) - 1))
         other += other >= one
         floor_ms = min((load.latency_ms for load in usable if load.latency_ms), default=0.0)
-        floor_ms = max(floor_ms, MIN_LATENCY_MS)
         first_load, second_load = usable[one], usable[other]
-        if second_load.cost(now_s, floor_ms) < first_load.cost(now_s, floor_ms):
+        if _is_better(second_load, first_load, now_s, max(floor_ms, MIN_LATENCY_MS)):
             first_load, second_load = second_load, first_load
         rest = [load for load in usable if load is not first_load and load is not second_load]
         return [first_load, second_load, *rest]
+
+
+def _is_better(one: ReplicaLoad, other: ReplicaLoad, now_s: float, floor_ms: float) -> bool:
+    one_ms, other_ms = one.expected_ms(now_s, floor_ms), other.expected_ms(now_s, floor_ms)
+    if max(one_ms, other_ms) <= ALIKE * min(one_ms, other_ms):
+        # Else a quiet client would send everything to the one that is 1 % quicker.
+        one_ms = other_ms = 1.0
+    return one_ms * one.burden(now_s) < other_ms * other.burden(now_s)
 
 
 def is_fair_share(wait_ms: float, usual_ms: float) -> bool:
