@@ -22,7 +22,7 @@ MAX_OVERLOAD_FACTOR = 16.0
 OVERLOAD_HALF_LIFE_S = 1.0
 MIN_SUCCESS_SHARE = 0.05
 MIN_LATENCY_MS = 0.05
-# Latencies within this factor of each other count as the same.
+# Latencies, and penalties, within this factor of each other count as the same.
 ALIKE = 1.25
 
 
@@ -111,7 +111,8 @@ class ReplicaLoad:
     def burden(self, now_s: float) -> float:
         """Calls it has and would have, times what it recently did wrong."""
         success_share = max(MIN_SUCCESS_SHARE, 1.0 - self._failure_share_now(now_s))
-        return (self.outstanding + 1) * self._overload_now(now_s) / success_share**2
+        penalty = self._overload_now(now_s) / success_share**2
+        return (self.outstanding + 1) * (penalty if penalty > ALIKE else 1.0)
 
     def is_ejected(self, now_s: float) -> bool:
         return now_s < self.ejected_until_s
