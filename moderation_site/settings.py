@@ -127,12 +127,25 @@ CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 5
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_DEFAULT_QUEUE = "default"
-CELERY_TASK_ROUTES = {"apps.scoring.tasks.*": {"queue": "scoring"}}
+CELERY_TASK_ROUTES = {"apps.scoring.tasks.drain_pending": {"queue": "scoring"}}
 CELERY_TIMEZONE = "UTC"
+# Threads, not processes: the work is waiting for Triton and PostgreSQL, and gRPC does not outlive
+# a fork. One pipeline a process; the other threads are for the small periodic tasks.
+CELERY_WORKER_POOL = "threads"
+CELERY_WORKER_CONCURRENCY = 4
+CELERY_BEAT_SCHEDULE = {
+    "hint-if-due": {"task": "apps.scoring.tasks.hint_if_due", "schedule": 1.0},
+}
 
 # ---------- Triton ----------
 # Comma-separated `name=host:grpc[:http[:metrics]]`; the name may be left out.
 TRITON_REPLICAS = env.words("TRITON_REPLICAS", "triton-1=127.0.0.1:8001:8000:8002")
+
+# ---------- scoring ----------
+# A claim whose worker died is taken again after so long.
+SCORING_LEASE_S = env.integer("SCORING_LEASE_S", 15, least=3)
+# Messages in one ensemble call: the model's max_batch_size or less.
+SCORING_CALL_SIZE = env.integer("SCORING_CALL_SIZE", 256, least=1)
 
 # ---------- people ----------
 AUTH_USER_MODEL = "accounts.User"

@@ -28,6 +28,7 @@ class StoredVerdict:
     action: Action
     acting_label: Label | None
     scores: tuple[float, float, float, float] | None
+    undone: int
     reasons: Sequence[str]
 
 

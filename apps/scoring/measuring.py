@@ -1,0 +1,118 @@
+"""What this worker measures, gathered until the second is over and the sample is written."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from django.utils import timezone
+
+from apps.scoring.claims import Claim
+from apps.scoring.pacing import Pacer
+from apps.scoring.samples import Counters, Gauges, Sample
+from apps.scoring.verdicts import Stored
+from inference import ReplicaState
+from inference.stats import StageStats
+
+
+def process_name(role: str) -> str:
+    """Says which process of which machine; fits the column."""
+    return f"{role}-{os.getpid()}@{socket.gethostname()}"[:64]
+
+
+class Measurements:
+    """Counters and sketches of one process. Safe for several threads."""
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self._process = process_name(role)
+        self._stages = StageStats()
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._kinds: dict[str, Counter[str]] = {}
+        self._gauges = Gauges()
+
+    # ---------- what the pipeline tells ----------
+
+    def claimed(self, claim: Claim, claim_ms: float) -> None:
+        self._stages.record("claim", claim_ms)
+        self._stages.record_many("queue", [chunk.waited_ms for chunk in claim.chunks])
+        self._count(claimed=claim.size)
+
+    def encoded(self, encode_ms: float) -> None:
+        self._stages.record("encode", encode_ms)
+
+    def answered(self, inference_ms: float) -> None:
+        self._stages.record("inference", inference_ms)
+
+    def stored(
+        self,
+        claim: Claim,
+        stored: Stored,
+        *,
+        store_ms: float,
+        since_claim_ms: float,
+        released: int,
+    ) -> None:
+        """A batch is durable. Counts whole batches: no work a message in the common case."""
+        self._stages.record("store", store_ms)
+        totals = [c.waited_ms + since_claim_ms for c in claim.chunks for _ in range(c.size)]
+        self._stages.record_many("total", totals)
+        kinds = {
+            "by_label": Counter(str(v.label or "") for v in stored.verdicts),
+            "by_action": Counter(str(v.action) for v in stored.verdicts),
+            "by_source": Counter(str(v.source) for v in stored.verdicts),
+        }
+        self._count(
+            verdicts=len(stored.verdicts), batches=1, fenced=stored.fenced, released=released
+        )
+        with self._lock:
+            for name, counter in kinds.items():
+                self._kinds.setdefault(name, Counter()).update(counter)
+
+    def pushed(self, push_ms: float) -> None:
+        self._stages.record("push", push_ms)
+
+    def retried(self) -> None:
+        self._count(retries=1)
+
+    def flying(self, batches: int, messages: int, pacer: Pacer) -> None:
+        self._gauges = Gauges(batches, messages, pacer.batch, pacer.paused_because)
+
+    def _count(self, **increments: int) -> None:
+        with self._lock:
+            self._counts.update(increments)
+
+    # ---------- what the sampler takes ----------
+
+    def take_sample(self, replicas: Sequence[ReplicaState]) -> Sample:
+        """All since the last one."""
+        snapshot = self._stages.snapshot_and_reset()
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+            kinds, self._kinds = self._kinds, {}
+        values: dict[str, Any] = {**counts, **{name: dict(c) for name, c in kinds.items()}}
+        return Sample(
+            at=timezone.now(),
+            process=self._process,
+            role=self._role,
+            counters=Counters(**values),
+            gauges=self._gauges,
+            sketches={
+                series.name: base64.b64encode(sketch.to_bytes()).decode("ascii")
+                for series, sketch in snapshot.sketches.items()
+            },
+            replicas=[_replica(state) for state in replicas],
+        )
+
+
+def _replica(state: ReplicaState) -> Mapping[str, Any]:
+    replica = asdict(state)
+    replica["models"] = [[str(model), is_ready] for model, is_ready in state.models]
+    return replica

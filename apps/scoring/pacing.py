@@ -1,0 +1,77 @@
+"""How much to claim, how much to have in flight, and when to hold off: pure, no clock of its own.
+
+Batches grow by a step while calls stay within the latency target and halve when Triton says it is
+overloaded (additive increase, multiplicative decrease). When Triton is away claiming stops, and
+is tried again with one small batch after a pause that grows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Messages unless the name says otherwise."""
+
+    smallest_batch: int = 64
+    largest_batch: int = 1024
+    step: int = 128
+    most_in_flight_batches: int = 3
+    # From sending a batch to its answer.
+    latency_target_ms: float = 150.0
+    first_pause_s: float = 0.25
+    longest_pause_s: float = 4.0
+
+
+@dataclass(slots=True)
+class Pacer:
+    """One worker's pace."""
+
+    limits: Limits = field(default_factory=Limits)
+    chance: Callable[[], float] = random.random
+    batch: int = 0
+    in_flight_batches: int = 0
+    paused_because: str = ""
+    paused_until_s: float = 0.0
+    _failures: int = 0
+
+    def __post_init__(self) -> None:
+        self.batch = self.limits.largest_batch // 2
+        self.in_flight_batches = self.limits.most_in_flight_batches
+
+    def on_answer(self, messages: int, latency_ms: float) -> None:
+        """A batch came back judged."""
+        self._failures, self.paused_because = 0, ""
+        self.in_flight_batches = self.limits.most_in_flight_batches
+        if latency_ms > self.limits.latency_target_ms:
+            self.batch = max(self.limits.smallest_batch, int(self.batch * 0.8))
+        elif messages >= self.batch // 2:
+            # A batch that was not nearly full says nothing about a larger one.
+            self.batch = min(self.limits.largest_batch, self.batch + self.limits.step)
+
+    def on_overload(self, kind: str, now_s: float) -> float:
+        """Triton or our own door was full: smaller and fewer. Returns the pause in seconds."""
+        self.batch = max(self.limits.smallest_batch, self.batch // 2)
+        self.in_flight_batches = 1
+        return self._pause(kind, now_s)
+
+    def on_outage(self, kind: str, now_s: float) -> float:
+        """No replica could answer. Returns the pause in seconds."""
+        self.batch, self.in_flight_batches = self.limits.smallest_batch, 1
+        return self._pause(kind, now_s)
+
+    def _pause(self, kind: str, now_s: float) -> float:
+        limits = self.limits
+        longest_s = min(limits.longest_pause_s, limits.first_pause_s * 2.0**self._failures)
+        self._failures += 1
+        # Never less than half: several workers must not come back as one.
+        pause_s = longest_s * (0.5 + 0.5 * self.chance())
+        self.paused_because, self.paused_until_s = kind, now_s + pause_s
+        return pause_s
+
+    def pause_left_s(self, now_s: float) -> float:
+        """Seconds until claiming may go on; 0 when it may."""
+        return max(0.0, self.paused_until_s - now_s)

@@ -1,0 +1,348 @@
+"""One worker's loop: claim, judge, store, with the next batch on its way while one is judged.
+
+    claim ─▶ fetch ─▶ sort by length, cut into calls ─▶ Triton ─▶ judge ─▶ store, end the chunks
+      ▲                                                  ‖ two or three batches in flight
+      └──────────────────────────────────────────────────┘
+
+Nothing here holds truth. Killed at any line, the leases run out and another worker goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import numpy as np
+from django.conf import settings
+from django.db import OperationalError, connection
+
+from apps.chat.models import CHUNK_ID_BITS
+from apps.policies.judging import LABELS
+from apps.policies.models import Action
+from apps.scoring import reasons
+from apps.scoring.claims import (
+    Claim,
+    Claimer,
+    WaitingMessage,
+    fetch_messages,
+    release_chunks,
+    suspect,
+)
+from apps.scoring.measuring import Measurements
+from apps.scoring.models import Source
+from apps.scoring.pacing import Pacer
+from apps.scoring.replicas import call_budget_s
+from apps.scoring.rulebook import ACTIONS, Rulebook
+from apps.scoring.sinks import StoredVerdict
+from apps.scoring.verdicts import Timing, store_verdicts
+from inference import Classification, Deadline, InferenceError, ModerationClient
+from inference.errors import BadResponseError, PoisonedInputError
+
+log = logging.getLogger(__name__)
+
+# Past the call's own deadline: the client answers or raises by then, or is broken.
+_GRACE_S = 2.0
+# How often a message may be on trial before it is given up as the one that kills workers.
+TRIALS = 2
+
+
+@dataclass(slots=True)
+class _Call:
+    """One ensemble call of a batch."""
+
+    messages: Sequence[WaitingMessage]
+    answer: Future[list[Classification]]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A claim whose calls are in flight."""
+
+    claim: Claim
+    calls: list[_Call]
+    claimed_at_s: float
+    sent_at_s: float
+    size: int
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What came back for a batch."""
+
+    verdicts: list[StoredVerdict] = field(default_factory=list)
+    unfinished: set[int] = field(default_factory=set)
+    failure: InferenceError | None = None
+    latency_ms: float = 0.0
+    # When the unfinished are due again.
+    again_after_s: float = 0.0
+
+
+class Pipeline:
+    """Drains the backlog. One at a time in a process; `drain` is not for several threads."""
+
+    def __init__(
+        self, client: ModerationClient, measurements: Measurements, pacer: Pacer | None = None
+    ) -> None:
+        self._client = client
+        self._measured = measurements
+        self.pacer = pacer or Pacer()
+        self._claimer = Claimer()
+        self._rulebook = Rulebook()
+        self._flying: deque[_Batch] = deque()
+        self.stopping = threading.Event()
+
+    def drain(self, *, for_s: float) -> int:
+        """Judge what is due until nothing is, Triton is away, or `for_s` seconds have passed.
+
+        Returns:
+            How many verdicts were stored.
+
+        Raises:
+            django.db.OperationalError: the database is away. Claims are left to their leases.
+        """
+        until_s = time.monotonic() + for_s
+        stored = 0
+        try:
+            while True:
+                self._take_off(until_s)
+                if not self._flying:
+                    return stored
+                stored += self._land(self._flying.popleft())
+        except OperationalError:
+            # The pool hands out connections of a server that is gone; this one is not to go back.
+            connection.close()
+            raise
+        finally:
+            self._flying.clear()
+            self._show_flying()
+
+    # ---------- claim and send ----------
+
+    def _take_off(self, until_s: float) -> None:
+        while self._may_claim(until_s):
+            batch = self._claim_and_send()
+            if batch is None:
+                return
+            self._flying.append(batch)
+            self._show_flying()
+
+    def _may_claim(self, until_s: float) -> bool:
+        now_s = time.monotonic()
+        return (
+            len(self._flying) < self.pacer.in_flight_batches
+            and now_s < until_s
+            and not self.pacer.pause_left_s(now_s)
+            and not self.stopping.is_set()
+        )
+
+    def _claim_and_send(self) -> _Batch | None:
+        started_s = time.monotonic()
+        self._rulebook.refresh()
+        claim = self._claimer.claim(self.pacer.batch)
+        if claim is None:
+            return None
+        messages = fetch_messages(claim, release_id=self._rulebook.release_id)
+        claimed_at_s = time.monotonic()
+        self._measured.claimed(claim, (claimed_at_s - started_s) * 1000)
+        if claim.is_suspect:
+            self._try_one_by_one(claim, messages, claimed_at_s)
+            return self._claim_and_send()
+        batch = _Batch(claim, [], claimed_at_s, 0.0, len(messages))
+        batch.calls = [self._send(part) for part in _cut(messages, settings.SCORING_CALL_SIZE)]
+        batch.sent_at_s = time.monotonic()
+        self._measured.encoded((batch.sent_at_s - claimed_at_s) * 1000)
+        return batch
+
+    def _send(self, messages: Sequence[WaitingMessage]) -> _Call:
+        texts = [message.text for message in messages]
+        deadline = Deadline.after(call_budget_s())
+        return _Call(messages, self._client.classify_nowait(texts, deadline=deadline))
+
+    def _try_one_by_one(
+        self, claim: Claim, messages: Sequence[WaitingMessage], claimed_at_s: float
+    ) -> None:
+        """Judge a chunk that has killed workers: whoever kills again is known by then.
+
+        A worker may also have been killed from outside, so a message is given up only when it
+        was on trial twice before.
+        """
+        log.warning("Chunk %d has lost its workers; trying its messages singly", claim.chunks[0].id)
+        for message in sorted(messages):
+            tries = suspect(claim, message.id)
+            if tries is None:
+                return
+            outcome = _Outcome()
+            if tries > TRIALS:
+                outcome.verdicts.append(self.undetermined(message, reasons.KILLED_WORKERS))
+            else:
+                self._receive(self._send([message]), outcome)
+            if outcome.failure is not None:
+                pause_s = self._adapt(outcome.failure, 1, 0.0)
+                release_chunks(claim, claim.chunk_ids, after_s=pause_s)
+                return
+            self._store(claim, outcome, claimed_at_s, keep_claim=True)
+        self._store(claim, _Outcome(), claimed_at_s)
+
+    # ---------- receive and store ----------
+
+    def _land(self, batch: _Batch) -> int:
+        outcome = _Outcome()
+        for call in batch.calls:
+            self._receive(call, outcome)
+        outcome.latency_ms = (time.monotonic() - batch.sent_at_s) * 1000
+        outcome.again_after_s = self._adapt(outcome.failure, batch.size, outcome.latency_ms)
+        stored = self._store(batch.claim, outcome, batch.claimed_at_s)
+        self._show_flying()
+        return stored
+
+    def _store(
+        self, claim: Claim, outcome: _Outcome, claimed_at_s: float, *, keep_claim: bool = False
+    ) -> int:
+        started_s = time.monotonic()
+        stored = store_verdicts(
+            claim=claim,
+            verdicts=outcome.verdicts,
+            timings=_timings(claim, outcome, (started_s - claimed_at_s) * 1000),
+            unfinished_chunk_ids=outcome.unfinished,
+            again_after_s=outcome.again_after_s,
+            keep_claim=keep_claim,
+        )
+        now_s = time.monotonic()
+        self._measured.stored(
+            claim,
+            stored,
+            store_ms=(now_s - started_s) * 1000,
+            since_claim_ms=(now_s - claimed_at_s) * 1000,
+            released=len(outcome.unfinished),
+        )
+        return len(stored.verdicts)
+
+    def _receive(self, call: _Call, outcome: _Outcome) -> None:
+        started_s = time.monotonic()
+        try:
+            answers = call.answer.result(timeout=call_budget_s() + _GRACE_S)
+        except InferenceError as error:
+            outcome.failure = error
+            outcome.unfinished.update(m.id >> CHUNK_ID_BITS for m in call.messages)
+            return
+        self._measured.answered((time.monotonic() - started_s) * 1000)
+        self._judge(call.messages, answers, outcome)
+
+    def _judge(
+        self,
+        messages: Sequence[WaitingMessage],
+        answers: Sequence[Classification],
+        outcome: _Outcome,
+    ) -> None:
+        self._rulebook.refresh()
+        if any(answer.error is not None for answer in answers):
+            messages, answers = self._set_apart(messages, answers, outcome)
+            if not messages:
+                return
+        scores = np.array([answer.scores for answer in answers], np.float64)
+        judged = self._rulebook.judge([message.group_id for message in messages], scores)
+        columns = zip(
+            messages,
+            answers,
+            judged.labels.tolist(),
+            judged.actions.tolist(),
+            judged.acting.tolist(),
+            judged.version_ids.tolist(),
+            strict=True,
+        )
+        release_id = self._rulebook.release_id
+        for message, answer, label, action, acting, version_id in columns:
+            acting_label = LABELS[acting] if acting >= 0 else None
+            outcome.verdicts.append(
+                StoredVerdict(
+                    message.id,
+                    message.group_id,
+                    release_id,
+                    version_id,
+                    Source.MODEL,
+                    LABELS[label],
+                    ACTIONS[action],
+                    acting_label,
+                    answer.scores,
+                    answer.undone,
+                    reasons.model_reasons(acting_label, answer.undone),
+                )
+            )
+
+    def _set_apart(
+        self,
+        messages: Sequence[WaitingMessage],
+        answers: Sequence[Classification],
+        outcome: _Outcome,
+    ) -> tuple[list[WaitingMessage], list[Classification]]:
+        """Take out what the client could not get judged: for good, or for this time."""
+        fine: list[tuple[WaitingMessage, Classification]] = []
+        for message, answer in zip(messages, answers, strict=True):
+            if answer.error is None:
+                fine.append((message, answer))
+            elif isinstance(answer.error, PoisonedInputError):
+                outcome.verdicts.append(self.undetermined(message, reasons.POISONED))
+            elif isinstance(answer.error, BadResponseError):
+                outcome.verdicts.append(self.undetermined(message, reasons.NOT_FINITE))
+            else:
+                outcome.failure = answer.error
+                outcome.unfinished.add(message.id >> CHUNK_ID_BITS)
+        return [message for message, _ in fine], [answer for _, answer in fine]
+
+    def undetermined(self, message: WaitingMessage, reason: str) -> StoredVerdict:
+        """No label, held, for people."""
+        return StoredVerdict(
+            message.id,
+            message.group_id,
+            self._rulebook.release_id,
+            self._rulebook.version_id(message.group_id),
+            Source.MODEL,
+            None,
+            Action.HOLD,
+            None,
+            None,
+            0,
+            (reason,),
+        )
+
+    def _adapt(self, failure: InferenceError | None, size: int, latency_ms: float) -> float:
+        """Set the pace by what came back; returns how long unfinished chunks shall wait."""
+        if failure is None:
+            self.pacer.on_answer(size, latency_ms)
+            return 0.0
+        now_s = time.monotonic()
+        was_paused = bool(self.pacer.paused_because)
+        adapt: Callable[[str, float], float] = (
+            self.pacer.on_overload if failure.is_overload else self.pacer.on_outage
+        )
+        pause_s = adapt(failure.kind, now_s)
+        self._measured.retried()
+        if not was_paused:
+            log.warning("Scoring holds off: %s", failure.kind)
+        return pause_s
+
+    def _show_flying(self) -> None:
+        self._measured.flying(len(self._flying), sum(b.size for b in self._flying), self.pacer)
+
+
+def _cut(messages: list[WaitingMessage], size: int) -> list[list[WaitingMessage]]:
+    """Calls of messages of like length: the model pads each call to its longest."""
+    messages.sort(key=_length)
+    return [messages[start : start + size] for start in range(0, len(messages), size)]
+
+
+def _length(message: WaitingMessage) -> int:
+    return len(message.text)
+
+
+def _timings(claim: Claim, outcome: _Outcome, since_claim_ms: float) -> list[Timing]:
+    of_chunk = {
+        chunk.id: Timing(chunk.waited_ms, outcome.latency_ms, chunk.waited_ms + since_claim_ms)
+        for chunk in claim.chunks
+    }
+    return [of_chunk[verdict.message_id >> CHUNK_ID_BITS] for verdict in outcome.verdicts]

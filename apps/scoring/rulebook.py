@@ -1,0 +1,105 @@
+"""The thresholds in force for each group, at most a second old."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from apps.chat.models import Group
+from apps.policies.judging import LABELS, Thresholds
+from apps.policies.models import Action
+from apps.policies.selectors import thresholds_in_force
+from apps.releases.models import Release, ReleaseKind
+
+REFRESH_EVERY_S = 1.0
+# The order of the action codes, mildest first.
+ACTIONS: tuple[Action, ...] = (Action.ALLOW, Action.HOLD, Action.REMOVE)
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedColumns:
+    """One entry a message: indexes into LABELS and ACTIONS, `acting` -1 where none did."""
+
+    labels: Array
+    actions: Array
+    acting: Array
+    version_ids: Array
+
+
+def judge_many(scores: Array, thresholds: Thresholds) -> tuple[Array, Array, Array]:
+    """`policies.judging.judge` over a whole batch, twenty times as fast; a test holds them equal.
+
+    Args:
+        scores: float64 [n, 4], in the order of LABELS.
+
+    Returns:
+        Label, action and acting label codes as in `JudgedColumns`.
+    """
+    limits = [thresholds.limits.get(label) for label in LABELS]
+    hold = np.array([np.inf if limit is None else limit.hold for limit in limits])
+    remove = np.array([np.inf if limit is None else limit.remove for limit in limits])
+    strictness = (scores >= hold).astype(np.int8) + (scores >= remove)
+    actions = strictness.max(axis=1)
+    # Scores are at most 1, so 2 a step keeps the stricter action ahead of the higher score.
+    acting = np.argmax(strictness * 2.0 + scores, axis=1)
+    acting[actions == 0] = -1
+    return scores.argmax(axis=1), actions, acting
+
+
+class Rulebook:
+    """What one worker needs to know to judge; read anew from the database every second."""
+
+    def __init__(self) -> None:
+        self._read_at_s = -np.inf
+        self._in_force: dict[int, Thresholds] = {}
+        self._default = 0
+        self._policy_of_group: dict[int, int] = {}
+        self.release_id = 0
+
+    def refresh(self) -> None:
+        """Read what is in force, unless that was less than `REFRESH_EVERY_S` ago."""
+        if time.monotonic() - self._read_at_s < REFRESH_EVERY_S:
+            return
+        # Taken before reading: a change that commits meanwhile is at most a second late.
+        read_at_s = time.monotonic()
+        self._in_force, self._default = thresholds_in_force()
+        own = Group.objects.filter(policy__isnull=False).values_list("id", "policy_id")
+        self._policy_of_group = {group: policy for group, policy in own if policy is not None}
+        self.release_id = Release.objects.values_list("id", flat=True).get(
+            kind=ReleaseKind.MODEL, is_active=True
+        )
+        self._read_at_s = read_at_s
+
+    def version_id(self, group_id: int) -> int:
+        """The policy version that a group's messages are judged by."""
+        return self._thresholds(self._policy_of_group.get(group_id, self._default)).version_id
+
+    def judge(self, group_ids: Sequence[int], scores: Array) -> JudgedColumns:
+        """Judge a batch, each message by its own group's policy."""
+        policies = self._policies_of(group_ids)
+        judged = JudgedColumns(*(np.empty(len(group_ids), np.int64) for _ in range(4)))
+        for policy in set(policies) if policies else {self._default}:
+            thresholds = self._thresholds(policy)
+            rows = np.equal(policies, policy) if policies else slice(None)
+            labels, actions, acting = judge_many(scores[rows], thresholds)
+            judged.labels[rows], judged.actions[rows], judged.acting[rows] = labels, actions, acting
+            judged.version_ids[rows] = thresholds.version_id
+        return judged
+
+    def _policies_of(self, group_ids: Sequence[int]) -> list[int]:
+        """Empty when all follow the default, which is the common case and costs nothing."""
+        own = self._policy_of_group
+        if not own or own.keys().isdisjoint(group_ids):
+            return []
+        return [own.get(group, self._default) for group in group_ids]
+
+    def _thresholds(self, policy_id: int) -> Thresholds:
+        # A policy made within this second has no version here yet.
+        return self._in_force.get(policy_id) or self._in_force[self._default]
