@@ -57,6 +57,15 @@ class _Call:
 
     messages: Sequence[WaitingMessage]
     answer: Future[list[Classification]]
+    sent_at_s: float
+    answered_at_s: float = 0.0
+
+    def on_answer(self, _: Future[list[Classification]]) -> None:
+        self.answered_at_s = time.monotonic()
+
+    def latency_ms(self) -> float:
+        # A future wakes who waits for it before it calls back.
+        return ((self.answered_at_s or time.monotonic()) - self.sent_at_s) * 1000
 
 
 @dataclass(slots=True)
@@ -160,8 +169,12 @@ class Pipeline:
 
     def _send(self, messages: Sequence[WaitingMessage]) -> _Call:
         texts = [message.text for message in messages]
-        deadline = Deadline.after(call_budget_s())
-        return _Call(messages, self._client.classify_nowait(texts, deadline=deadline))
+        sent_at_s = time.monotonic()
+        deadline = Deadline.after(call_budget_s(), now_s=sent_at_s)
+        answer = self._client.classify_nowait(texts, deadline=deadline)
+        call = _Call(messages, answer, sent_at_s)
+        answer.add_done_callback(call.on_answer)
+        return call
 
     def _try_one_by_one(
         self, claim: Claim, messages: Sequence[WaitingMessage], claimed_at_s: float
@@ -223,14 +236,13 @@ class Pipeline:
         return len(stored.verdicts)
 
     def _receive(self, call: _Call, outcome: _Outcome) -> None:
-        started_s = time.monotonic()
         try:
             answers = call.answer.result(timeout=call_budget_s() + _GRACE_S)
         except InferenceError as error:
             outcome.failure = error
             outcome.unfinished.update(m.id >> CHUNK_ID_BITS for m in call.messages)
             return
-        self._measured.answered((time.monotonic() - started_s) * 1000)
+        self._measured.answered(call.latency_ms())
         self._judge(call.messages, answers, outcome)
 
     def _judge(
