@@ -256,8 +256,20 @@ class CollectorConfig:
 
     max_batch: int = 64
     max_wait_ms: float = 5.0
-    max_in_flight_batches: int = 4
+    # The ceiling; the measured latency decides how many of these are used.
+    max_in_flight_batches: int = 16
     max_queued: int = 10_000
+    # While another batch is in flight, fewer calls than this wait for company (or max_wait_ms):
+    # a call of its own costs about what judging as many texts does.
+    worthwhile_batch: int = 16
+    # How many batches' worth of waiting calls are sorted by length at a time.
+    sorted_batches: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("max_batch", "max_in_flight_batches", "max_queued", "worthwhile_batch"):
+            _require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        _require(self.max_wait_ms >= 0, "max_wait_ms must not be negative")
+        _require(self.sorted_batches >= 1, "sorted_batches must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,10 +201,25 @@ class DeadlineExceededError(InferenceTimeoutError):
 
 
 class OverloadedError(InferenceError):
-    """Refused by this client before anything was sent."""
+    """Refused by this client before anything was sent.
+
+    Attributes:
+        retry_after_ms: How long what is ahead will take, where that is known.
+    """
 
     kind = "overloaded"
     is_overload = True
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        replica: str = "",
+        attempts: int = 0,
+        retry_after_ms: float | None = None,
+    ) -> None:
+        super().__init__(message, replica=replica, attempts=attempts)
+        self.retry_after_ms = retry_after_ms
 
 
 class NoReplicaError(InferenceError):
