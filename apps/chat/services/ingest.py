@@ -17,12 +17,11 @@ import msgspec
 import psycopg
 from django.db import connection, transaction
 
+from apps.chat.backlog import TURN, plan_chunks
 from apps.chat.known import RecentNames
 from apps.chat.locks import DELETION_LOCK, buckets_of
 from apps.chat.models import CHUNK_ID_BITS
 
-MESSAGES_PER_CHUNK = 256
-_CHUNK_SHIFT = MESSAGES_PER_CHUNK.bit_length() - 1
 _ATTEMPTS = 3
 
 _known_groups = RecentNames(capacity=20_000)
@@ -93,7 +92,16 @@ class _Names:
     senders: dict[str, str]
 
 
-class _Row(msgspec.Struct, array_like=False):
+class _Chunk(msgspec.Struct):
+    """A line of the other JSON parameter: a chunk's place in line (see `backlog`)."""
+
+    id: int
+    lane: int
+    skip: int
+    cost: int
+
+
+class _Row(msgspec.Struct):
     """A line of the JSON parameter; the names are the columns of `_INPUT`."""
 
     id: int
@@ -133,8 +141,16 @@ WITH stored AS (
   ON CONFLICT (group_id, external_id, revision) DO NOTHING
   RETURNING id, deleted_at IS NOT NULL AS is_deleted
 ), chunks AS (
-  INSERT INTO chat_chunk (id, size)
-  SELECT id >> {CHUNK_ID_BITS}, count(*) FROM stored WHERE NOT is_deleted GROUP BY 1
+  INSERT INTO chat_chunk (id, size, lane, start_tag, finish_tag)
+  SELECT c.id, waiting.size, c.lane, turn.start, turn.start + least(c.cost, waiting.size)
+  FROM (
+    SELECT id >> {CHUNK_ID_BITS} AS id, count(*) AS size FROM stored WHERE NOT is_deleted GROUP BY 1
+  ) AS waiting
+    JOIN json_to_recordset(%s::json) AS c(id bigint, lane bigint, skip bigint, cost bigint)
+      USING (id)
+    CROSS JOIN LATERAL ({TURN}) AS turn
+  -- A second attempt, after rows vanished, adds to the chunks of the first.
+  ON CONFLICT (id) DO UPDATE SET size = chat_chunk.size + excluded.size
 )
 SELECT id, is_deleted FROM stored
 """  # noqa: S608
@@ -170,6 +186,7 @@ class _Ingest:
     def __init__(self, messages: Sequence[NewMessage]) -> None:
         self._messages = messages
         self._ids: list[int] = []
+        self._chunks: list[_Chunk] = []
         self._known: dict[int, Ingested] = {}
         self._names = _Names({}, {})
 
@@ -192,14 +209,16 @@ class _Ingest:
         return [self._known[id_] for id_ in self._ids], self._names
 
     def _take_ids(self, cursor: psycopg.Cursor[Any]) -> list[int]:
-        count = len(self._messages)
-        chunks = -(-count // MESSAGES_PER_CHUNK)
-        cursor.execute(_LOCK_AND_NUMBER, [buckets_of(m.group for m in self._messages), chunks])
-        numbers = [number for (number,) in cursor.fetchall()]
-        return [
-            numbers[index >> _CHUNK_SHIFT] << CHUNK_ID_BITS | index & (MESSAGES_PER_CHUNK - 1)
-            for index in range(count)
-        ]
+        """An id for each message, and the place in line of the chunks that they are in."""
+        groups = [m.group for m in self._messages]
+        plans = plan_chunks(groups)
+        cursor.execute(_LOCK_AND_NUMBER, [buckets_of(groups), len(plans)])
+        ids = [0] * len(groups)
+        for plan, (number,) in zip(plans, cursor.fetchall(), strict=True):
+            self._chunks.append(_Chunk(number, plan.lane, plan.skip, plan.cost))
+            for index, position in enumerate(plan.positions):
+                ids[position] = number << CHUNK_ID_BITS | index
+        return ids
 
     def _store(
         self,
@@ -210,7 +229,7 @@ class _Ingest:
     ) -> None:
         self._add_groups_and_senders(cursor, [m for _, m in missing], trust_known=trust_known)
         rows = [_row(id_, message) for id_, message in missing]
-        cursor.execute(_INSERT, [_encode(rows)])
+        cursor.execute(_INSERT, [_encode(rows), _encode(self._chunks)])
         for id_, is_deleted in cursor.fetchall():
             self._known[id_] = Ingested(id_, Outcome.NEW, is_deleted)
         repeats = [row for row in rows if row.id not in self._known]
@@ -263,5 +282,5 @@ def _row(id_: int, m: NewMessage) -> _Row:
     )
 
 
-def _encode(rows: list[_Row]) -> str:
+def _encode(rows: list[_Row] | list[_Chunk]) -> str:
     return msgspec.json.encode(rows).decode()
