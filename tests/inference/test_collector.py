@@ -186,6 +186,22 @@ def test_no_text_starves_however_long_it_is(seed, ahead):
     assert batches <= ahead // 4 + 3 + 1
 
 
+def test_cancelled_calls_leave_no_hole_in_a_sorted_round():
+    policy: BatchPolicy[str] = BatchPolicy(
+        CollectorConfig(max_batch=4, max_in_flight_batches=1, sorted_batches=2)
+    )
+    policy.offer(Waiter("", 0, 0.0, math.inf))
+    first = policy.next_batch(0.0)
+    waiting = [Waiter("", length, 0.0, math.inf) for length in range(12)]
+    for waiter in waiting:
+        policy.offer(waiter)
+    for waiter in waiting[1:7]:
+        policy.withdraw(waiter)
+    policy.succeeded(first, 0.0)
+    batch = policy.next_batch(0.0)
+    assert [waiter.length for waiter in batch.waiters] == [0, 7, 8, 9]
+
+
 def test_many_that_gave_up_do_not_pile_up_behind_a_patient_one():
     policy: BatchPolicy[str] = BatchPolicy(CollectorConfig(max_in_flight_batches=1))
     policy.offer(Waiter("", 0, 0.0, math.inf))
