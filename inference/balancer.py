@@ -9,7 +9,7 @@ it recently did wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from inference.config import BalancerConfig, BalancerPolicy
@@ -153,18 +153,18 @@ class Balancer:
         load.forget()
 
     def order(
-        self, loads: Sequence[ReplicaLoad], now_s: float, avoid: Collection[str] = ()
+        self, loads: Sequence[ReplicaLoad], now_s: float, avoid: Sequence[str] = ()
     ) -> list[ReplicaLoad]:
         """All that may be called, the chosen one first.
 
-        Draining and ejected ones are left out; those to avoid come last, and are not left out:
-        the one that just failed is better than none.
+        Draining and ejected ones are left out. Those to avoid come last, in the order given, and
+        are not left out: the one that just failed is better than none.
         """
         usable = [load for load in loads if not load.is_draining and now_s >= load.ejected_until_s]
         if len(usable) > 1:
             usable = self._arrange(usable, now_s)
         if avoid:
-            usable.sort(key=lambda load: load.name in avoid)
+            usable.sort(key=lambda load: avoid.index(load.name) if load.name in avoid else -1)
         return usable
 
     def _arrange(self, usable: list[ReplicaLoad], now_s: float) -> list[ReplicaLoad]:

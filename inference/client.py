@@ -11,7 +11,7 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -78,7 +78,7 @@ class _Job(Generic[Answer]):
     batch: int
     deadline: Deadline
     decode: Decode[Answer]
-    failed_on: set[str]
+    failed_on: list[str]  # the one that failed last comes last
     attempts: int = 0
     trying: str = ""  # the replica of the attempt under way
 
@@ -209,7 +209,7 @@ class AsyncModerationClient:
             batch=batch,
             deadline=deadline or self._default_deadline(),
             decode=decode,
-            failed_on=set(),
+            failed_on=[],
         )
         return await self._run(job)
 
@@ -260,7 +260,7 @@ class AsyncModerationClient:
             return decode_classifications(response, request_id, count)
 
         payload = encode_texts(model, request_id, texts)
-        failed_on = {avoid} if avoid else set[str]()
+        failed_on = [avoid] if avoid else []
         return _Job(request_id, model, payload, count, deadline, decode, failed_on)
 
     async def _run(self, job: _Job[Answer]) -> Answer:
@@ -333,7 +333,7 @@ class AsyncModerationClient:
 
     # ------------------------------------------------------------ one attempt
 
-    def _choose(self, avoid: Collection[str], now_s: float) -> tuple[Replica, Permit]:
+    def _choose(self, avoid: Sequence[str], now_s: float) -> tuple[Replica, Permit]:
         """The replica for the next attempt and its breaker's permit.
 
         Raises:
@@ -378,7 +378,9 @@ class AsyncModerationClient:
         except InferenceError as error:
             outcome = error.kind
             error.replica = replica.name
-            job.failed_on.add(replica.name)
+            if replica.name in job.failed_on:
+                job.failed_on.remove(replica.name)
+            job.failed_on.append(replica.name)
             self._on_failure(replica, permit, error, started_s, wait_s, job.model)
             if isinstance(error, AttemptTimeoutError) and job.deadline.has_passed():
                 outcome = DeadlineExceededError.kind
@@ -479,7 +481,7 @@ class AsyncModerationClient:
             done, _ = await asyncio.wait(racing, timeout=delay_s)
             if done or not self._budget.take():
                 return await first
-            rival = replace(job, failed_on={*job.failed_on, job.trying})
+            rival = replace(job, failed_on=[*job.failed_on, job.trying])
             racing.append(asyncio.ensure_future(self._attempt(rival)))
             winner = await _first_success(racing)
             self._tell_hedge(job, rival, delay_s, winner)
