@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.audit.services import Actor, record
 from apps.chat.locks import DELETION_LOCK, bucket_of
-from apps.chat.models import Deletion, Group, Message
+from apps.chat.models import CHUNK_ID_BITS, Chunk, Deletion, Group, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ def delete_message(*, group: str, external_id: str, actor: Actor) -> Deleted:
     message_ids = list(revisions.order_by("revision").values_list("id", flat=True))
     if not is_new:
         return Deleted(is_new=False, message_ids=message_ids)
+    _wait_for_verdicts(message_ids)
     revisions.filter(deleted_at=None).update(deleted_at=now)
     record(
         actor=actor,
@@ -52,3 +53,13 @@ def delete_message(*, group: str, external_id: str, actor: Actor) -> Deleted:
         after={"group": group_row.pk, "message_ids": message_ids},
     )
     return Deleted(is_new=True, message_ids=message_ids)
+
+
+def _wait_for_verdicts(message_ids: list[int]) -> None:
+    """Lock the chunks: whoever stores verdicts holds them, and then looks for deletions.
+
+    So either the deletion is seen and no verdict stored, or the verdict, with all that follows
+    from it, is there before we go on.
+    """
+    numbers = sorted({id_ >> CHUNK_ID_BITS for id_ in message_ids})
+    list(Chunk.objects.select_for_update().filter(pk__in=numbers).order_by("pk"))
