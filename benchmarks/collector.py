@@ -1,0 +1,326 @@
+"""What gathering single calls into batches brings, against not doing it and doing it plainly.
+
+Each caller sends one text, waits for its verdict, sends the next. Four ways, in turns of short
+blocks so that whatever else the machine does hits all alike:
+
+- `ours`: `inference.collector` with its defaults, only `max_batch` set;
+- `one_call`: our client, one call a message;
+- `plain`: a collector as they are usually written: it always waits 5 ms or for a full batch, and
+  has one batch in flight;
+- `bare`: no single calls at all. A bare stub sends fixed batches; batch size and number in flight
+  are those, of all that keep to `max_batch` and have no more texts under way than there are
+  callers, which went fastest in a trial in this same run. It owes nobody an answer.
+
+`unbound` tells what the bare stub reaches when it need not keep to the number of callers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+import uvloop
+
+from benchmarks.client import _bare
+from benchmarks.replicas import add_repository_argument, triton_replicas
+from inference import (
+    AsyncModerationClient,
+    ClientConfig,
+    CollectorConfig,
+    Deadline,
+    DeadlineConfig,
+    InferenceError,
+    ReplicaConfig,
+)
+from inference.collector import Collector
+from inference.stats import Stage, StageStats
+
+CALLERS = (1, 10, 100, 1000)
+MAX_BATCHES = (64, 256)
+PLAIN_WAIT_S = 0.005
+BARE_BATCHES = (1, 5, 10, 16, 25, 32, 50, 64, 100, 128, 256)
+BARE_IN_FLIGHT = (1, 2, 3, 4, 6, 8)
+
+Call = Callable[[str], Awaitable[object]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=3.0, help="measured per row, in blocks")
+    parser.add_argument("--blocks", type=int, default=3, help="turns each way takes")
+    parser.add_argument("--callers", type=int, nargs="+", default=list(CALLERS))
+    parser.add_argument("--max-batch", type=int, nargs="+", default=list(MAX_BATCHES))
+    add_repository_argument(parser)
+
+
+def run(options: dict[str, Any]) -> dict[str, Any]:
+    with triton_replicas(1, options) as running:
+        return uvloop.run(_measure_all(running.replicas[0], options))
+
+
+def chat_texts(count: int = 4096) -> list[str]:
+    """Texts of 3 to 400 characters, most of them short, as in a chat; the same in every run."""
+    chance = random.Random(20)
+    words = ["so", "the", "meeting", "moved", "to", "nine", "and", "all", "came", "late", "again"]
+    lengths = (min(400, max(3, int(chance.lognormvariate(3.4, 0.8)))) for _ in range(count))
+    return [
+        " ".join(chance.choices(words, k=1 + length // 4))[:length].ljust(length, "!")
+        for length in lengths
+    ]
+
+
+class PlainCollector:
+    """Waits 5 ms or for a full batch, sends it, waits for its end, starts again."""
+
+    def __init__(self, send: Callable[[list[str]], Awaitable[Any]], max_batch: int) -> None:
+        self._send = send
+        self._max_batch = max_batch
+        self._waiting: deque[tuple[str, asyncio.Future[object]]] = deque()
+        self._arrived = asyncio.Event()
+        self._is_full = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+        self.batches = 0
+
+    async def submit(self, text: str) -> object:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((text, future))
+        self._arrived.set()
+        if len(self._waiting) >= self._max_batch:
+            self._is_full.set()
+        return await future
+
+    async def _run(self) -> None:
+        while True:
+            await self._arrived.wait()
+            try:
+                async with asyncio.timeout(PLAIN_WAIT_S):
+                    await self._is_full.wait()
+            except TimeoutError:
+                pass  # the batch leaves with those who came
+            size = min(self._max_batch, len(self._waiting))
+            batch = [self._waiting.popleft() for _ in range(size)]
+            results = await self._send([text for text, _ in batch])
+            self.batches += 1
+            for (_, future), result in zip(batch, results, strict=True):
+                future.set_result(result)
+            if not self._waiting:
+                self._arrived.clear()
+            if len(self._waiting) < self._max_batch:
+                self._is_full.clear()
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+class Tally:
+    """What one way did in its blocks."""
+
+    def __init__(self) -> None:
+        self.latencies_ms: list[float] = []
+        self.measured_s = 0.0
+        self.messages = 0
+        self.calls = 0
+        self.refused = 0
+
+    def row(self, callers: int, max_batch: int, way: str, **more: Any) -> dict[str, Any]:
+        p50_ms, p99_ms = np.quantile(self.latencies_ms, [0.5, 0.99])
+        return {
+            "callers": callers,
+            "max_batch": max_batch,
+            "way": way,
+            "messages_per_s": round(self.messages / self.measured_s, 1),
+            "p50_ms": round(float(p50_ms), 3),
+            "p99_ms": round(float(p99_ms), 3),
+            "messages_per_call": round(self.messages / max(1, self.calls), 2),
+            "messages": self.messages,
+            "refused": self.refused,
+            **more,
+        }
+
+
+# ---------------------------------------------------------------- one block of each way
+
+
+async def _with_callers(call: Call, callers: int, seconds: float, tally: Tally) -> None:
+    """Callers that send one text after the other; the first fifth warms up and is not counted."""
+    texts = itertools.cycle(chat_texts())
+    begins_s = time.perf_counter() + seconds / 5
+    ends_s = begins_s + seconds
+
+    async def caller() -> None:
+        while (started_s := time.perf_counter()) < ends_s:
+            try:
+                await call(next(texts))
+            except InferenceError:
+                tally.refused += 1  # Triton's own queue is full: a figure, and no answer
+                continue
+            ended_s = time.perf_counter()
+            if begins_s <= ended_s < ends_s:
+                tally.latencies_ms.append((ended_s - started_s) * 1000)
+                tally.messages += 1
+
+    await asyncio.gather(*(caller() for _ in range(callers)))
+    tally.measured_s += seconds
+
+
+async def _with_batches(
+    send: Callable[[list[str]], Awaitable[object]],
+    batch: int,
+    in_flight: int,
+    seconds: float,
+    tally: Tally,
+) -> None:
+    texts = itertools.cycle(chat_texts())
+    begins_s = time.perf_counter() + seconds / 5
+    ends_s = begins_s + seconds
+
+    async def sender() -> None:
+        while (started_s := time.perf_counter()) < ends_s:
+            await send(list(itertools.islice(texts, batch)))
+            ended_s = time.perf_counter()
+            if begins_s <= ended_s < ends_s:
+                tally.latencies_ms.append((ended_s - started_s) * 1000)
+                tally.messages += batch
+                tally.calls += 1
+
+    await asyncio.gather(*(sender() for _ in range(in_flight)))
+    tally.measured_s += seconds
+
+
+class Bench:
+    """The four ways against one replica."""
+
+    def __init__(
+        self, client: AsyncModerationClient, bare: Callable[[list[str]], Awaitable[object]]
+    ) -> None:
+        self.client = client
+        self.bare = bare
+        self._trials: dict[tuple[int, int], float] = {}
+
+    async def judge(self, texts: list[str], deadline: Deadline | None = None) -> Any:
+        return await self.client.classify(texts, deadline=deadline)
+
+    async def ours(self, callers: int, max_batch: int, seconds: float, tally: Tally) -> None:
+        stats = StageStats()
+        config = CollectorConfig(max_batch=max_batch)
+        async with Collector(self.judge, config, stats=stats) as collector:
+            await _with_callers(collector.submit, callers, seconds, tally)
+        told = stats.snapshot()
+        # Of the whole block, warm-up included: scaled to the messages that were counted.
+        mean = told.counter("collector_calls") / told.counter("collector_batches")
+        tally.calls += round(tally.messages / mean) - tally.calls
+        assert told.sketch(Stage.QUEUE).count == told.counter("collector_calls")
+
+    async def one_call(self, callers: int, max_batch: int, seconds: float, tally: Tally) -> None:
+        async def call(text: str) -> object:
+            return await self.judge([text])
+
+        await _with_callers(call, callers, seconds, tally)
+        tally.calls = tally.messages
+
+    async def plain(self, callers: int, max_batch: int, seconds: float, tally: Tally) -> None:
+        sent = 0
+
+        async def send(texts: list[str]) -> Any:
+            nonlocal sent
+            sent += len(texts)
+            return await self.judge(texts)
+
+        collector = PlainCollector(send, max_batch)
+        await _with_callers(collector.submit, callers, seconds, tally)
+        await collector.close()
+        tally.calls += round(tally.messages * collector.batches / sent) - tally.calls
+
+    async def best_fixed(self, most_texts: int, max_batch: int) -> tuple[int, int]:
+        """Batch size and number in flight with the highest throughput, each tried once a run."""
+        choices = [
+            (batch, in_flight)
+            for batch in BARE_BATCHES
+            for in_flight in BARE_IN_FLIGHT
+            if batch <= max_batch
+            and batch * in_flight <= most_texts
+            # Small batches are never best when large ones are allowed: not tried.
+            and batch * 8 >= min(max_batch, most_texts)
+        ]
+        for batch, in_flight in choices:
+            if (batch, in_flight) not in self._trials:
+                trial = Tally()
+                await _with_batches(self.bare, batch, in_flight, 0.3, trial)
+                self._trials[batch, in_flight] = trial.messages / trial.measured_s
+        return max(choices, key=lambda choice: self._trials[choice])
+
+
+async def _measure_all(replica: ReplicaConfig, options: dict[str, Any]) -> dict[str, Any]:
+    # A thousand single calls at once wait longer than any sensible deadline: let them.
+    deadlines = DeadlineConfig(default_budget_ms=120_000, attempt_timeout_ms=60_000)
+    rows: list[dict[str, Any]] = []
+    channel = grpc.aio.insecure_channel(replica.grpc)
+    async with AsyncModerationClient(ClientConfig([replica], deadlines=deadlines)) as client:
+        bench = Bench(client, _bare(channel))
+        await _with_batches(bench.bare, 16, 2, 0.5, Tally())
+        for max_batch in options["max_batch"]:
+            for callers in options["callers"]:
+                rows += await _measure(bench, callers, max_batch, options)
+        unbound = await _measure_unbound(bench, options)
+    await channel.close()
+    return {"rows": rows, "verdict": _verdict(rows), "unbound": unbound}
+
+
+async def _measure(
+    bench: Bench, callers: int, max_batch: int, options: dict[str, Any]
+) -> list[dict[str, Any]]:
+    batch, in_flight = await bench.best_fixed(callers, max_batch)
+    seconds = options["seconds"] / options["blocks"]
+    tallies = {way: Tally() for way in ("ours", "one_call", "plain", "bare")}
+    for _ in range(options["blocks"]):
+        for way in (bench.ours, bench.one_call, bench.plain):
+            await way(callers, max_batch, seconds, tallies[way.__name__])
+        await _with_batches(bench.bare, batch, in_flight, seconds, tallies["bare"])
+    more = {"bare": {"batch": batch, "in_flight": in_flight}}
+    return [
+        tally.row(callers, max_batch, way, **more.get(way, {})) for way, tally in tallies.items()
+    ]
+
+
+async def _measure_unbound(bench: Bench, options: dict[str, Any]) -> dict[str, Any]:
+    max_batch = max(options["max_batch"])
+    batch, in_flight = await bench.best_fixed(max_batch * max(BARE_IN_FLIGHT), max_batch)
+    tally = Tally()
+    await _with_batches(bench.bare, batch, in_flight, options["seconds"], tally)
+    return {
+        "batch": batch,
+        "in_flight": in_flight,
+        "messages_per_s": round(tally.messages / tally.measured_s, 1),
+    }
+
+
+def _verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ours against the three others, by callers and max_batch."""
+    by_way = {(row["callers"], row["max_batch"], row["way"]): row for row in rows}
+    verdicts = []
+    for callers, max_batch, way in by_way:
+        if way != "ours":
+            continue
+        ours, one_call, plain, bare = (
+            by_way[callers, max_batch, other] for other in ("ours", "one_call", "plain", "bare")
+        )
+        verdicts.append(
+            {
+                "callers": callers,
+                "max_batch": max_batch,
+                "p50_over_one_call_ms": round(ours["p50_ms"] - one_call["p50_ms"], 3),
+                "of_bare": round(ours["messages_per_s"] / bare["messages_per_s"], 3),
+                "of_plain": round(ours["messages_per_s"] / plain["messages_per_s"], 3),
+                "p99_below_plain": ours["p99_ms"] < plain["p99_ms"],
+            }
+        )
+    return verdicts
