@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-websocket_urlpatterns: list[URLPattern] = []
+from apps.dashboard.consumers import OperateConsumer
+
+websocket_urlpatterns: list[URLPattern] = [
+    path("ws/operate/", OperateConsumer.as_asgi()),
+]

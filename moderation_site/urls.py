@@ -7,6 +7,7 @@ from apps.accounts.views import home
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home, name="home"),
     path("", include("apps.accounts.urls")),
+    path("operate/", include("apps.dashboard.urls")),
 ]
 
 handler400 = "apps.core.errors.bad_request"

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from apps.scoring.claims import Claim
 from apps.scoring.pacing import Pacer
-from apps.scoring.samples import Counters, Gauges, Sample
+from apps.scoring.samples import Counters, Gauges, Sample, batch_bound
 from apps.scoring.verdicts import Stored
 from inference import ReplicaState
 from inference.stats import StageStats
@@ -68,6 +68,7 @@ class Measurements:
             "by_label": Counter(str(v.label or "") for v in stored.verdicts),
             "by_action": Counter(str(v.action) for v in stored.verdicts),
             "by_source": Counter(str(v.source) for v in stored.verdicts),
+            "batch_sizes": Counter([batch_bound(claim.size)]),
         }
         self._count(
             verdicts=len(stored.verdicts), batches=1, fenced=stored.fenced, released=released

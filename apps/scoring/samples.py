@@ -35,6 +35,11 @@ STAGES: tuple[str, ...] = (
 )
 
 
+def batch_bound(size: int) -> str:
+    """The bar of the batch size distribution that `size` belongs to: the next power of two."""
+    return str(1 << (size - 1).bit_length())
+
+
 @dataclass(frozen=True, slots=True)
 class Counters:
     """Things counted in that second. The three maps each sum to `verdicts`."""
@@ -45,6 +50,8 @@ class Counters:
     by_action: Mapping[str, int] = field(default_factory=dict)
     by_source: Mapping[str, int] = field(default_factory=dict)
     batches: int = 0
+    # Batches by `batch_bound` of their size.
+    batch_sizes: Mapping[str, int] = field(default_factory=dict)
     # Claims whose lease had run out: their verdicts were thrown away.
     fenced: int = 0
     # Chunks that came back unjudged: Triton away or overloaded.

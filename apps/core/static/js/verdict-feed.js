@@ -1,0 +1,145 @@
+// The live verdict feed. `live:verdicts` frames bring a sample of the new verdicts as data; the
+// text in it was cut into pieces by the server and goes into the page as text only.
+// Space pauses: rows stay as they are, and the feed says how many came since.
+const ROWS_KEPT = 40;
+const RATE_WINDOW_MS = 4000;
+const TYPES = "input, textarea, select, button, summary, a, [contenteditable]";
+
+class VerdictFeed extends HTMLElement {
+  #isPaused = false;
+  #heldBack = 0;
+  #counts = []; // [time, verdicts, rows shown] of the last seconds
+
+  connectedCallback() {
+    document.body.addEventListener("live:verdicts", this.#frame);
+    document.addEventListener("keydown", this.#key);
+    this.querySelector("[data-pause]").addEventListener("click", this.#toggle);
+    this.#tick = setInterval(() => this.#sayRate(), 1000);
+  }
+
+  disconnectedCallback() {
+    document.body.removeEventListener("live:verdicts", this.#frame);
+    document.removeEventListener("keydown", this.#key);
+    clearInterval(this.#tick);
+  }
+
+  #tick = 0;
+
+  #key = (event) => {
+    if (event.key !== " " || event.target.closest?.(TYPES) || document.querySelector("dialog[open]")) return;
+    event.preventDefault();
+    this.#toggle();
+  };
+
+  #toggle = () => {
+    this.#isPaused = !this.#isPaused;
+    this.#heldBack = 0;
+    const button = this.querySelector("[data-pause]");
+    button.setAttribute("aria-pressed", String(this.#isPaused));
+    button.querySelector("span").textContent = this.#isPaused ? this.dataset.wordResume : this.dataset.wordPause;
+    this.#sayRate();
+  };
+
+  #frame = ({ detail: { content } }) => {
+    if (!content) return;
+    const rows = content.rows.filter((row) => this.#fits(row));
+    this.#counts.push([performance.now(), content.count, rows.length]);
+    if (this.#isPaused) {
+      this.#heldBack += content.count;
+      return;
+    }
+    this.#add(rows);
+  };
+
+  #fits({ label, action }) {
+    const { label: wantedLabel, action: wantedAction } = this.querySelector("form").elements;
+    const isLabel = !wantedLabel.value || wantedLabel.value === (label || "none");
+    return isLabel && (!wantedAction.value || wantedAction.value === action);
+  }
+
+  #add(rows) {
+    const body = this.querySelector("[data-rows]");
+    const known = new Set(Array.from(body.rows, (row) => row.dataset.id));
+    const fresh = rows.filter(({ id }) => !known.has(id)).slice(0, ROWS_KEPT);
+    body.prepend(...fresh.map((row) => this.#row(row)));
+    while (body.rows.length > ROWS_KEPT) body.lastElementChild.remove();
+    this.querySelector("[data-empty]").hidden = body.rows.length > 0;
+  }
+
+  #row({ id, at, label, score, action, source, text, group, ms, deleted }) {
+    const row = document.createElement("tr");
+    row.dataset.id = id;
+    const chip = document.createElement("span");
+    chip.className = "chip";
+    if (label) chip.dataset.label = label;
+    chip.textContent = label ? this.#word(label) : this.dataset.wordUndetermined;
+    row.append(
+      cell("mono faint", at),
+      cell("", chip),
+      cell("num", score === null ? "" : score.toFixed(2).replace(/^0/, "")),
+      cell("muted", this.#word(action)),
+      deleted ? cell("text-cell faint", this.dataset.wordDeleted) : cell("text-cell", foreign(text)),
+      cell("muted group-cell", foreign(group)),
+      cell("small faint", source),
+      cell("num", milliseconds(ms)),
+    );
+    return row;
+  }
+
+  #word(value) {
+    return this.dataset[`word${value[0].toUpperCase()}${value.slice(1)}`] ?? value;
+  }
+
+  #sayRate() {
+    const since = performance.now() - RATE_WINDOW_MS;
+    this.#counts = this.#counts.filter(([at]) => at > since);
+    const line = this.querySelector("[data-rate]");
+    if (this.#isPaused) {
+      line.textContent = `${this.dataset.wordPaused}: ${this.dataset.wordHeldBack.replace("{count}", numbers.format(this.#heldBack))}`;
+      return;
+    }
+    const perSecond = (index) => this.#counts.reduce((sum, entry) => sum + entry[index], 0) / (RATE_WINDOW_MS / 1000);
+    line.textContent = this.#counts.length
+      ? this.dataset.wordShowing.replace("{shown}", rate(perSecond(2))).replace("{all}", rate(perSecond(1)))
+      : "";
+  }
+}
+
+const numbers = new Intl.NumberFormat(document.documentElement.lang);
+const tenths = new Intl.NumberFormat(document.documentElement.lang, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+function rate(value) {
+  return value > 0 && value < 9.95 ? tenths.format(value) : numbers.format(Math.round(value));
+}
+
+function milliseconds(value) {
+  return value < 99.95 ? tenths.format(value) : numbers.format(Math.round(value));
+}
+
+function cell(className, content) {
+  const made = document.createElement("td");
+  if (className) made.className = className;
+  made.append(content);
+  return made;
+}
+
+function foreign(pieces) {
+  const box = document.createElement("bdi");
+  box.className = "text";
+  box.dataset.lines = "1";
+  for (const [text, kind, title] of pieces) {
+    if (!kind) {
+      box.append(text);
+      continue;
+    }
+    const named = document.createElement("span");
+    named.className = "cp";
+    if (kind !== "look") named.dataset.kind = kind;
+    named.title = title;
+    named.textContent = text;
+    box.append(named);
+  }
+  return box;
+}
+
+customElements.define("verdict-feed", VerdictFeed);

@@ -1,0 +1,134 @@
+"""The live verdict feed: a sample of the newest verdicts, and it says so.
+
+Text is cut and its hidden characters are named here, once for all viewers; the browser only puts
+the pieces into the page as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+
+from apps.chat.models import Group, Message
+from apps.core.marks import Kind, Piece, pieces
+from apps.policies.models import Action, Label
+from apps.scoring.models import Verdict
+
+SHOWN = 40
+# Of this many of the newest verdicts the page's first feed is filtered.
+LOOKED_AT = 2_000
+MOST_CHARACTERS = 160
+MOST_NAME_CHARACTERS = 60
+UNDETERMINED = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One verdict. `label` is "" for undetermined; `score` is that of the label, 0 to 1."""
+
+    message_id: int
+    at: str
+    label: str
+    score: float | None
+    action: str
+    source: str
+    text: str
+    group: str
+    reasons: Sequence[str]
+    total_ms: float
+    is_deleted: bool
+
+    @property
+    def label_word(self) -> str:
+        return str(Label(self.label).label) if self.label else _("undetermined")
+
+    @property
+    def action_word(self) -> str:
+        return str(Action(self.action).label)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": str(self.message_id),
+            "at": self.at,
+            "label": self.label,
+            "score": self.score,
+            "action": self.action,
+            "source": self.source,
+            "text": _cut(self.text),
+            "group": _cut(self.group),
+            "reasons": list(self.reasons),
+            "ms": self.total_ms,
+            "deleted": self.is_deleted,
+        }
+
+
+def _cut(text: str) -> list[list[str]]:
+    """Runs of plain text as [text], marked characters as [name, kind, title]."""
+    return [_piece_json(piece) for piece in pieces(text)]
+
+
+def _piece_json(piece: Piece) -> list[str]:
+    if piece.kind is Kind.PLAIN:
+        return [piece.text]
+    return [piece.name, piece.kind.value, piece.title]
+
+
+def _line(text: str, most: int) -> str:
+    """One line of at most `most` characters: what does not fit the row is not sent."""
+    return " ".join(text[: 2 * most].split())[:most]
+
+
+def latest_rows(*, label: str = "", action: str = "") -> list[Row]:
+    """The newest verdicts, newest first; with a filter, those among the last `LOOKED_AT`."""
+    newest = Verdict.objects.order_by("-message_id")
+    if label or action:
+        ids = list(newest.values_list("message_id", flat=True)[:LOOKED_AT])
+        newest = _filtered(newest.filter(message_id__in=ids), label, action)
+    return _rows(newest, SHOWN)
+
+
+def _filtered(verdicts: QuerySet[Verdict], label: str, action: str) -> QuerySet[Verdict]:
+    if action:
+        verdicts = verdicts.filter(action=action)
+    if label == UNDETERMINED:
+        return verdicts.filter(label=None)
+    return verdicts.filter(label=label) if label else verdicts
+
+
+def sampled_rows(message_ids: Sequence[int]) -> list[Row]:
+    """A frame's sample of new verdicts, newest first: what was acted on before what was let by."""
+    rows = _rows(Verdict.objects.filter(message_id__in=message_ids).order_by("-message_id"), None)
+    rows.sort(key=lambda row: row.action == Action.ALLOW)
+    return sorted(rows[:SHOWN], key=lambda row: row.message_id, reverse=True)
+
+
+def _rows(verdicts: QuerySet[Verdict], most: int | None) -> list[Row]:
+    found = list(verdicts[:most])
+    messages = Message.objects.in_bulk([verdict.message_id for verdict in found])
+    groups = Group.objects.in_bulk({message.group_id for message in messages.values()})
+    return [
+        _row(verdict, messages[verdict.message_id], groups[messages[verdict.message_id].group_id])
+        for verdict in found
+        if verdict.message_id in messages
+    ]
+
+
+def _row(verdict: Verdict, message: Message, group: Group) -> Row:
+    text = "" if message.deleted_at else message.text
+    return Row(
+        message_id=message.pk,
+        at=verdict.created_at.strftime("%H:%M:%S.") + f"{verdict.created_at.microsecond // 1000:03}",
+        label=verdict.label or "",
+        score=getattr(verdict, f"score_{verdict.label}") if verdict.label else None,
+        action=verdict.action,
+        source=verdict.source,
+        text=_line(text, MOST_CHARACTERS),
+        group=_line(str(group), MOST_NAME_CHARACTERS),
+        reasons=verdict.reasons,
+        total_ms=verdict.total_ms,
+        is_deleted=message.deleted_at is not None,
+    )

@@ -1,0 +1,195 @@
+"""From figures to what the page says: which banner, which words, which state a tile is in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from apps.core.templatetags.figures import count, duration
+from apps.dashboard.figures import Figures, ReplicaRow, StageRow, WorkerRow
+from apps.dashboard.selectors import Backlog, Inflow, Overview, Point
+
+LATE_AFTER_S = 60
+
+STAGE_WORDS: dict[str, Promise] = {
+    "queue": gettext_lazy("Waiting"),
+    "claim": gettext_lazy("Claim"),
+    "encode": gettext_lazy("Encode"),
+    "network": gettext_lazy("Network"),
+    "inference": gettext_lazy("Infer (Triton)"),
+    "store": gettext_lazy("Store"),
+    "push": gettext_lazy("Push"),
+    "total": gettext_lazy("End to end"),
+}
+STATUS_WORDS: dict[str, Promise] = {
+    "ready": gettext_lazy("ready"),
+    "live": gettext_lazy("live, model not ready"),
+    "draining": gettext_lazy("draining"),
+    "ejected": gettext_lazy("ejected"),
+    "down": gettext_lazy("down"),
+}
+BREAKER_WORDS: dict[str, Promise] = {
+    "closed": gettext_lazy("closed"),
+    "open": gettext_lazy("open"),
+    "half_open": gettext_lazy("half-open"),
+    "ramping": gettext_lazy("ramping up"),
+    "forced_open": gettext_lazy("held open by hand"),
+    "forced_closed": gettext_lazy("held closed by hand"),
+}
+WORKER_WORDS: dict[str, Promise] = {
+    "busy": gettext_lazy("busy"),
+    "idle": gettext_lazy("idle"),
+    "paused": gettext_lazy("paused"),
+    "gone": gettext_lazy("gone"),
+}
+WORKER_SHAPES = {"busy": "healthy", "idle": "idle", "paused": "degraded", "gone": "down"}
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """What stands above all when something is wrong: state, headline, what it means."""
+
+    state: str
+    word: str
+    headline: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    row: StageRow
+    word: Promise
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    row: ReplicaRow
+    status_word: Promise | str
+    breaker_word: Promise | str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    row: WorkerRow
+    shape: str
+    word: Promise
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    figures: Figures
+    backlog: Backlog
+    inflow: Inflow
+    history: Sequence[Point]
+    banner: Banner | None
+    stages: Sequence[StageView]
+    replicas: Sequence[ReplicaView]
+    workers: Sequence[WorkerView]
+
+    @property
+    def is_late(self) -> bool:
+        return (self.backlog.oldest_age_s or 0.0) > LATE_AFTER_S
+
+    @property
+    def replicas_state(self) -> str:
+        """The replica tile's: nothing to say, some missing, or none left."""
+        if not self.replicas or self.figures.serving == len(self.replicas):
+            return ""
+        return "half-open" if self.figures.serving else "down"
+
+
+def present(overview: Overview) -> Page:
+    figures = overview.figures
+    return Page(
+        figures=figures,
+        backlog=overview.backlog,
+        inflow=overview.inflow,
+        history=overview.history,
+        banner=_banner(figures, overview.backlog),
+        stages=[StageView(row, STAGE_WORDS[row.stage]) for row in figures.stages],
+        replicas=[
+            ReplicaView(
+                row,
+                STATUS_WORDS.get(row.status, row.status),
+                BREAKER_WORDS.get(row.breaker, row.breaker),
+            )
+            for row in figures.replicas
+        ],
+        workers=[
+            WorkerView(row, WORKER_SHAPES[row.state], WORKER_WORDS[row.state])
+            for row in figures.workers
+        ],
+    )
+
+
+def _banner(figures: Figures, backlog: Backlog) -> Banner | None:
+    """The worst that is the matter; None when all is well."""
+    if not figures.live_workers:
+        return _no_worker(backlog)
+    if figures.replicas and not figures.serving:
+        return _triton_away(backlog)
+    if figures.paused_because:
+        return Banner(
+            "degraded",
+            _("Paused"),
+            _("Judging is paused: %(reason)s.") % {"reason": figures.paused_because},
+            _("New messages are stored and wait; nothing is lost."),
+        )
+    if (backlog.oldest_age_s or 0.0) > LATE_AFTER_S:
+        return _late(backlog)
+    missing = [replica for replica in figures.replicas if not replica.is_serving]
+    return _replicas_missing(missing, figures) if missing else None
+
+
+def _waiting(backlog: Backlog) -> str:
+    messages = backlog.messages
+    text = ngettext("%(count)s message waits.", "%(count)s messages wait.", messages)
+    return text % {"count": count(messages)}
+
+
+def _no_worker(backlog: Backlog) -> Banner:
+    return Banner(
+        "down",
+        _("Stopped"),
+        _("No worker is running.") + " " + _waiting(backlog),
+        _("Messages are still taken in and stored; nothing is lost. Start a worker."),
+    )
+
+
+def _triton_away(backlog: Backlog) -> Banner:
+    return Banner(
+        "degraded",
+        _("Degraded"),
+        _("Triton is away: rules only.") + " " + _waiting(backlog),
+        _("Nothing is lost: what rules can't decide is judged when Triton is back."),
+    )
+
+
+def _late(backlog: Backlog) -> Banner:
+    age = duration(backlog.oldest_age_s)
+    return Banner(
+        "degraded",
+        _("Late"),
+        _("The oldest message has waited for %(age)s.") % {"age": _plain(age)},
+        _("More comes in than is judged. Nothing is lost; verdicts come late."),
+    )
+
+
+def _plain(age: str) -> str:
+    return age.replace('<span class="unit">', "\u00a0").replace("</span>", "")
+
+
+def _replicas_missing(missing: Sequence[ReplicaRow], figures: Figures) -> Banner:
+    names = ", ".join(replica.name for replica in missing)
+    is_back = all(replica.state == "half-open" for replica in missing)
+    return Banner(
+        "half-open" if is_back else "degraded",
+        _("%(serving)d of %(all)d serving")
+        % {"serving": figures.serving, "all": len(figures.replicas)},
+        _("%(names)s gets no messages.") % {"names": names},
+        _("Its share goes to the others; no verdict is lost."),
+    )

@@ -1,0 +1,67 @@
+"""The operator's page: rendered whole, then kept fresh by refetched fragments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from apps.accounts.access import SignedInRequest, requires
+from apps.accounts.permissions import Permission
+from apps.dashboard import feed, selectors
+from apps.dashboard.forms import FeedFilter
+from apps.dashboard.presenting import present
+
+LIVE_URL = "/ws/operate/"
+# Figures are announced every second: longer silence means that they don't come through.
+STALE_AFTER_S = 15
+
+
+@require_GET
+@never_cache
+@requires(Permission.OPERATE_VIEW)
+def operate(request: SignedInRequest) -> HttpResponse:
+    context = {
+        "live_url": LIVE_URL,
+        "live_stale_after_s": STALE_AFTER_S,
+        **_figures(),
+        **_feed(request),
+    }
+    return render(request, "dashboard/operate.html", context)
+
+
+@require_GET
+@never_cache
+@requires(Permission.OPERATE_VIEW)
+def figures(request: SignedInRequest) -> HttpResponse:
+    """Banner, tiles, tables: what changes every second, in one fragment."""
+    return render(request, "dashboard/figures.html", _figures())
+
+
+@require_GET
+@never_cache
+@requires(Permission.OPERATE_VIEW)
+def verdict_feed(request: SignedInRequest) -> HttpResponse:
+    return render(request, "dashboard/feed.html", _feed(request))
+
+
+@require_GET
+@never_cache
+@requires(Permission.OPERATE_VIEW)
+def history(request: SignedInRequest) -> JsonResponse:
+    return JsonResponse(selectors.as_columns(selectors.overview().history))
+
+
+def _figures() -> dict[str, Any]:
+    return {"page": present(selectors.overview())}
+
+
+def _feed(request: SignedInRequest) -> dict[str, Any]:
+    chosen = FeedFilter.of(request.GET)
+    return {
+        "filter": chosen,
+        "rows": feed.latest_rows(label=chosen.label, action=chosen.action),
+    }
