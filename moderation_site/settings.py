@@ -135,6 +135,7 @@ CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = 4
 CELERY_BEAT_SCHEDULE = {
     "hint-if-due": {"task": "apps.scoring.tasks.hint_if_due", "schedule": 1.0},
+    "sample-inflow": {"task": "apps.dashboard.tasks.sample_inflow", "schedule": 1.0},
 }
 
 # ---------- Triton ----------

@@ -23,13 +23,8 @@ class OperateConsumer(realtime.LiveConsumer):
     topics = (realtime.VERDICTS, realtime.OPERATE)
 
     async def authorize(self) -> bool:
-        return await _may_watch(self.scope["user"].pk)
-
-
-@database_sync_to_async
-def _may_watch(user_id: int | None) -> bool:
-    user = User.objects.filter(pk=user_id).first()
-    return user is not None and may(user, Permission.OPERATE_VIEW)
+        user = await User.objects.filter(pk=self.scope["user"].pk).afirst()
+        return user is not None and may(user, Permission.OPERATE_VIEW)
 
 
 async def verdict_rows(events: Sequence[realtime.Event]) -> dict[str, Any]:

@@ -121,7 +121,8 @@ def _row(verdict: Verdict, message: Message, group: Group) -> Row:
     text = "" if message.deleted_at else message.text
     return Row(
         message_id=message.pk,
-        at=verdict.created_at.strftime("%H:%M:%S.") + f"{verdict.created_at.microsecond // 1000:03}",
+        at=verdict.created_at.strftime("%H:%M:%S.")
+        + f"{verdict.created_at.microsecond // 1000:03}",
         label=verdict.label or "",
         score=getattr(verdict, f"score_{verdict.label}") if verdict.label else None,
         action=verdict.action,

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from django.db.models import Max, Min, Sum
@@ -163,7 +163,7 @@ def _bucket_of(at: datetime) -> int:
 
 
 def _make_points(first_s: int, until_s: int) -> dict[int, Point]:
-    since, until = (datetime.fromtimestamp(s, tz=timezone.timezone.utc) for s in (first_s, until_s))
+    since, until = (datetime.fromtimestamp(s, tz=UTC) for s in (first_s, until_s))
     buckets = _sample_buckets(since, until)
     inflow = _inflow_buckets(since, until)
     return {
@@ -189,7 +189,9 @@ def _sample_buckets(since: datetime, until: datetime) -> dict[int, _Bucket]:
 
 def _inflow_buckets(since: datetime, until: datetime) -> dict[int, list[InflowSample]]:
     buckets: dict[int, list[InflowSample]] = defaultdict(list)
-    for sample in InflowSample.objects.filter(second__gte=since, second__lt=until).order_by("second"):
+    for sample in InflowSample.objects.filter(second__gte=since, second__lt=until).order_by(
+        "second"
+    ):
         buckets[_bucket_of(sample.second)].append(sample)
     return buckets
 
