@@ -17,9 +17,9 @@ from tests.factories import GroupFactory, PolicyFactory
 # Coarse, so that ties and scores right on a limit are common.
 steps = st.integers(0, 10).map(lambda n: n / 10)
 limits = st.tuples(steps, steps).map(sorted).map(lambda pair: Limits(*pair))
-some_thresholds = st.dictionaries(
-    st.sampled_from([Label.SPAM, Label.TOXIC, Label.AD]), limits
-).map(lambda chosen: Thresholds(version_id=1, number=1, limits=chosen))
+some_thresholds = st.dictionaries(st.sampled_from([Label.SPAM, Label.TOXIC, Label.AD]), limits).map(
+    lambda chosen: Thresholds(version_id=1, number=1, limits=chosen)
+)
 
 
 @given(st.lists(st.tuples(steps, steps, steps, steps), min_size=1, max_size=20), some_thresholds)

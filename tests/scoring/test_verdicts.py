@@ -178,9 +178,7 @@ def test_unfinished_chunk_stays_for_what_has_no_verdict(say: Say) -> None:
     assert not Chunk.objects.exists()
 
 
-def test_what_a_sink_raises_rolls_the_batch_back(
-    say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_sink_raises_rolls_the_batch_back(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: Sequence[StoredVerdict]) -> None:
         raise LookupError("a review item could not be opened")
 
