@@ -118,7 +118,8 @@ class AsyncModerationClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         # Abandoned calls live here: a dropped grpc.aio call cancels itself on the wire.
-        self._abandoned: set[Call] = set()
+        # By number, so that a finished call is in no cycle and its socket closes at once.
+        self._abandoned: dict[int, Call] = {}
 
     async def __aenter__(self) -> AsyncModerationClient:
         return self
@@ -132,8 +133,9 @@ class AsyncModerationClient:
             return
         self._is_closed = True
         await self._monitor.stop()
+        for call in list(self._abandoned.values()):
+            call.cancel()
         await self._pool.close()
-        self._abandoned.clear()
         if self._loop is not None:
             release_loop(self._loop)
 
@@ -307,17 +309,24 @@ class AsyncModerationClient:
                 return await self._attempt(job)
             except InferenceError as error:
                 error.attempts = job.attempts
-                await self._before_retry(job, error)
+                delay_s = self._delay_before_retry(job, error)
+                if delay_s is None:
+                    raise
+                self._tell_retry(job, error, delay_s)
+            await asyncio.sleep(delay_s)
 
-    async def _before_retry(self, job: _Job[Answer], error: InferenceError) -> None:
-        """Wait out the backoff, or raise ``error`` when it is final."""
+    def _delay_before_retry(self, job: _Job[Answer], error: InferenceError) -> float | None:
+        """The backoff; None when ``error`` is final. Takes from the budget."""
         retry = self.config.retry
         remaining_s = job.deadline.remaining_s()
         if not may_retry(error, attempts_made=job.attempts, config=retry, remaining_s=remaining_s):
-            raise error
+            return None
         delay_s = self._backoff.delay_s(job.attempts)
         if delay_s >= remaining_s or not self._budget.take():
-            raise error
+            return None
+        return delay_s
+
+    def _tell_retry(self, job: _Job[Answer], error: InferenceError, delay_s: float) -> None:
         if self._hooks.on_retry is not None:
             self._hooks.on_retry(
                 RetryEvent(
@@ -329,7 +338,6 @@ class AsyncModerationClient:
                     delay_s * 1000,
                 )
             )
-        await asyncio.sleep(delay_s)
 
     # ------------------------------------------------------------ one attempt
 
@@ -419,11 +427,12 @@ class AsyncModerationClient:
             call.cancel()
             return
         replica.abandoned += 1
-        self._abandoned.add(call)
+        number = id(call)
+        self._abandoned[number] = call
 
         def on_done() -> None:
             replica.abandoned -= 1
-            self._abandoned.discard(call)
+            self._abandoned.pop(number, None)
 
         call.on_done(on_done)
 
@@ -624,7 +633,7 @@ class AsyncModerationClient:
     async def check_health(self) -> None:
         """Look at every replica now instead of waiting for the next round."""
         self._open()
-        await self._monitor.look_at_all()
+        await self._monitor.look_at_all(with_figures=True)
 
     async def _ask_all(
         self,

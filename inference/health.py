@@ -43,6 +43,7 @@ class Monitor:
         self._task: asyncio.Task[None] | None = None
         self._next_resolve_s = 0.0
         self._next_tls_s = 0.0
+        self._looking = asyncio.Lock()
 
     @property
     def is_running(self) -> bool:
@@ -81,9 +82,13 @@ class Monitor:
         if self._pool.has_new_certificates():
             self._pool.renew_connections()
 
-    async def look_at_all(self) -> None:
-        replicas = list(self._pool.replicas.values())
-        await asyncio.gather(*(self._look_at(replica) for replica in replicas))
+    async def look_at_all(self, *, with_figures: bool = False) -> None:
+        """One round. Rounds do not overlap, else an older finding could replace a newer one."""
+        async with self._looking:
+            replicas = list(self._pool.replicas.values())
+            for replica in replicas if with_figures else ():
+                replica.figures_due_s = 0.0
+            await asyncio.gather(*(self._look_at(replica) for replica in replicas))
 
     async def _look_at(self, replica: Replica) -> None:
         before = replica.facts

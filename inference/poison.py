@@ -57,7 +57,11 @@ async def judge_apart(count: int, judge: Judge, cause: ModelFailedError) -> list
             results[start:end] = [refused(error)] * (end - start)
     judged = [row if row is not None else refused(failure) for row in results]
     if not any(_is_found_out(row) for row in judged):
-        raise failure
+        failure.with_traceback(None)
+        try:
+            raise failure
+        finally:
+            del failure  # else frame and error hold each other, and with them the call
     return judged
 
 

@@ -368,7 +368,9 @@ def _not_finite() -> BadResponseError:
 
 
 def refused(error: InferenceError) -> Classification:
-    """An item without scores."""
+    """An item without scores. The error is stored, so it must not hold its frames' texts."""
+    error.__context__ = None
+    error.with_traceback(None)
     return Classification((0.0, 0.0, 0.0, 0.0), 0, error)
 
 

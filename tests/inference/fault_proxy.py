@@ -82,12 +82,11 @@ class FaultProxy:
     def close(self) -> None:
         async def stop() -> None:
             self._server.close()
+            # Aborted, not cancelled: asyncio logs a cancelled connection as an error.
             for writer in list(self._writers):
                 writer.transport.abort()
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            rest = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.gather(*rest, return_exceptions=True)
 
         self._run(stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
