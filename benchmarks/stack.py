@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,11 @@ def _own_stack(folder: Path, arguments: tuple[str, ...]) -> Iterator[dict[str, A
     # One that `up` makes itself; what the caller's environment says of other stacks is not for it.
     ours = {"DATABASE_URL", "REDIS_URL", "TRITON_REPLICAS"}
     environment = {name: value for name, value in os.environ.items() if name not in ours}
+    port = str(free_ports(1)[0])
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
             [
-                *(
-                    sys.executable,
-                    str(PROJECT / "manage.py"),
-                    "up",
-                    "--port",
-                    str(free_ports(1)[0]),
-                ),
+                *(sys.executable, str(PROJECT / "manage.py"), "up", "--port", port),
                 *("--data-dir", str(folder / "data"), "--ready-file", str(ready), *arguments),
             ],
             stdout=output,
@@ -86,11 +81,20 @@ class CpuMeter:
 
     def _read(self) -> dict[tuple[str, int], float]:
         seconds: dict[tuple[str, int], float] = {}
-        for name, pid in self._pids.items():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                root = psutil.Process(pid)
-                for process in (root, *root.children(recursive=True)):
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        times = process.cpu_times()
-                        seconds[name, process.pid] = times.user + times.system
+        named = {pid: name for name, pid in self._pids.items()}
+        for pid, name in named.items():
+            for process in _own_family(pid, others=named.keys() - {pid}):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    times = process.cpu_times()
+                    seconds[name, process.pid] = times.user + times.system
         return seconds
+
+
+def _own_family(pid: int, others: Set[int]) -> Iterator[psutil.Process]:
+    """The process and its descendants, but for those that have a name of their own."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        yield process
+        for child in process.children():
+            if child.pid not in others:
+                yield from _own_family(child.pid, others)
