@@ -8,6 +8,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", home, name="home"),
     path("", include("apps.accounts.urls")),
     path("operate/", include("apps.dashboard.urls")),
+    path("review/", include("apps.review.urls")),
 ]
 
 handler400 = "apps.core.errors.bad_request"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.core.marks import Kind, count_kinds, pieces
-from apps.core.templatetags.hostile import marked, marked_line
+from apps.core.templatetags.hostile import marked, marked_line, marked_plain
 
 
 def kinds(text: str) -> list[tuple[Kind, str]]:
@@ -100,6 +100,10 @@ def test_markup_is_text() -> None:
 
 def test_row_has_one_line() -> None:
     assert marked_line(" two\n\nlines\t ") == "two lines"
+
+
+def test_where_markup_cannot_go_the_name_stands_in_brackets() -> None:
+    assert marked_plain("evil\u202e  group\u200b") == "evil[RLO] group[ZWSP]"
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))

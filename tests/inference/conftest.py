@@ -33,12 +33,8 @@ class Fragile:
         self.replicas = replicas_of(process)
         self._frozen: list[int] = []
 
-    def pids(self) -> dict[str, int]:
-        pids = self._process.ready()["pids"]
-        return {each.name: int(pids[each.name]) for each in self.replicas}
-
     def signal(self, name: str, number: signal.Signals) -> None:
-        pid = self.pids()[name]
+        pid = int(self._process.ready()["pids"][name])
         if number is signal.SIGSTOP:
             self._frozen.append(pid)
         os.kill(pid, number)

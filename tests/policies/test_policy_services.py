@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.db import connection
-from factories import GroupFactory, PolicyFactory, UserFactory, default_policy_version
+from tests.factories import GroupFactory, PolicyFactory, UserFactory, default_policy_version
 
 from apps.accounts.models import Role, User
 from apps.audit.models import AuditEvent

@@ -12,7 +12,6 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.utils import timezone
-from factories import ReviewItemFactory, UserFactory
 
 from apps.accounts.models import Role, User
 from apps.audit.models import AuditEvent
@@ -30,6 +29,7 @@ from apps.review.services.intake import withdraw
 from apps.review.services.leases import Lease, open_item, open_next
 from apps.webhooks.models import OutboxEvent
 from apps.webhooks.services import release_due
+from tests.factories import ReviewItemFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
 

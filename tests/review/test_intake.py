@@ -8,7 +8,6 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from factories import GroupFactory, MessageFactory, ReviewItemFactory, UserFactory
 
 from apps.chat.models import Message
 from apps.policies.models import Action, Label
@@ -18,6 +17,7 @@ from apps.review.services.intake import take_in, withdraw
 from apps.review.services.leases import open_next
 from apps.scoring.models import Source
 from apps.scoring.sinks import StoredVerdict, feed_sinks
+from tests.factories import GroupFactory, MessageFactory, ReviewItemFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
 

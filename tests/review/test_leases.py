@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
-from factories import GroupFactory, MessageFactory, ReviewItemFactory, UserFactory
 
 from apps.accounts.models import Role, User
 from apps.audit.models import AuditEvent
@@ -27,6 +26,7 @@ from apps.review.services.leases import (
     release_lease,
     skip,
 )
+from tests.factories import GroupFactory, MessageFactory, ReviewItemFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
 

@@ -38,5 +38,7 @@ def within(request: HttpRequest, url: str) -> bool:
 @register.filter
 def initials(name: str) -> str:
     """Up to two letters for a person's round mark."""
-    words = [word for word in name.replace(".", " ").replace("_", " ").split() if word]
-    return "".join(word[0] for word in words[:2]).upper()
+    # Letters and digits only: a name may begin with a direction override.
+    words = name.replace(".", " ").replace("_", " ").split()
+    letters = [next(filter(str.isalnum, word), "") for word in words]
+    return "".join(letter for letter in letters if letter)[:2].upper()

@@ -23,6 +23,14 @@ def marked_line(text: str) -> SafeString:
     return _draw(pieces(" ".join(text.split())))
 
 
+@register.filter
+def marked_plain(text: str) -> str:
+    """The same without markup, for options and titles: `[RLO]` in place of the box."""
+    cut = pieces(" ".join(text.split()))
+    shown = (Kind.PLAIN, Kind.LOOK)
+    return "".join(p.text if p.kind in shown else f"[{p.name}]" for p in cut)
+
+
 def _draw(cut: list[Piece]) -> SafeString:
     return format_html_join("", "{}", ((_draw_one(piece),) for piece in cut))
 

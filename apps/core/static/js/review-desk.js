@@ -1,0 +1,414 @@
+// The flow of the review page: decide with a key, have the next card at once (it was fetched and
+// leased ahead), take back, and notice at once when somebody else acted. Without this file each
+// form posts and the page loads anew.
+import { DecisionOutbox } from "./decision-outbox.js";
+
+const TYPES_TEXT = "input:not([type=radio]), textarea, select, [contenteditable]";
+const FRESH_FOR_MS = 5000;
+const ACTIVE_FOR_MS = 60_000;
+const ENDS_IT = new Set(["decided", "withdrawn", "escalated"]);
+const MAY_BRING_WORK = new Set(["opened", "released", "reopened"]);
+
+class ReviewDesk extends HTMLElement {
+  #ahead = null; // the next card, leased
+  #fetching = null;
+  #isDry = false; // nothing was there when last asked
+  #hasAskedAgain = false;
+  #isLeaving = false;
+  #pendingAction = null; // waits for a label
+  #activeAt = performance.now();
+  #outbox = new DecisionOutbox({
+    answered: (entry, answer) => this.#answered(entry, answer),
+    changed: (count, isStuck) => this.#showWaiting(count, isStuck),
+  });
+
+  connectedCallback() {
+    this.addEventListener("submit", this.#submit);
+    this.addEventListener("click", this.#click);
+    this.addEventListener("change", this.#change);
+    this.addEventListener("undo:wanted", () => this.#undo());
+    this.addEventListener("lease:low", () => this.#keepWorking());
+    this.addEventListener("lease:ended", () => this.#look());
+    this.addEventListener("region:updated", () => this.#markRow());
+    document.addEventListener("keydown", this.#key);
+    document.addEventListener("desk:see", this.#see);
+    document.body.addEventListener("live:review", this.#live);
+    document.body.addEventListener("live:gap", this.#gap);
+    addEventListener("beforeunload", this.#startLeaving);
+    addEventListener("pagehide", this.#leave);
+    addEventListener("pageshow", this.#comeBack);
+    for (const kind of ["pointermove", "wheel", "touchstart"]) addEventListener(kind, this.#wasActive, { passive: true });
+    this.#markRow();
+    this.#fetchAhead();
+  }
+
+  disconnectedCallback() {
+    document.removeEventListener("keydown", this.#key);
+    document.removeEventListener("desk:see", this.#see);
+    document.body.removeEventListener("live:review", this.#live);
+    document.body.removeEventListener("live:gap", this.#gap);
+    removeEventListener("beforeunload", this.#startLeaving);
+    removeEventListener("pagehide", this.#leave);
+    removeEventListener("pageshow", this.#comeBack);
+    for (const kind of ["pointermove", "wheel", "touchstart"]) removeEventListener(kind, this.#wasActive);
+  }
+
+  get #slot() {
+    return this.querySelector("[data-slot]");
+  }
+
+  get #card() {
+    return this.#slot.querySelector("[data-card]");
+  }
+
+  get #undoBar() {
+    return this.querySelector("undo-bar");
+  }
+
+  // ---------- deciding ----------
+
+  #submit = (event) => {
+    if (!event.target.matches("[data-decide]")) return;
+    event.preventDefault();
+    // Enter in the note decides as suggested, or not at all.
+    const button = event.submitter?.matches("[data-key]") ? event.submitter : null;
+    const isTyped = document.activeElement?.matches("[data-note]");
+    const chosen = isTyped ? event.target.querySelector("[data-suggested]") : button;
+    if (chosen) this.#act(chosen);
+  };
+
+  #act(button) {
+    const card = this.#card;
+    if (card.dataset.state !== "leased") return;
+    const form = button.form;
+    const body = new FormData(form, button);
+    const needsLabel = button.name === "action" && button.value !== "allow";
+    if (needsLabel && !body.get("label") && !body.get("suggested")) return this.#askLabel(button);
+    this.#pendingAction = null;
+    card.dataset.state = "sent";
+    // Attributes, not properties: the form has fields named `action`.
+    const url = button.getAttribute("formaction") ?? form.getAttribute("action");
+    this.#outbox.push({ url, body, item: Number(card.dataset.item), card });
+    this.#advance();
+  }
+
+  #askLabel(button) {
+    this.#pendingAction = button;
+    this.#toast({ text: this.dataset.wordLabel });
+    this.#card.querySelector("[data-digit]").focus();
+  }
+
+  #answered(entry, { status, data }) {
+    if (status === 200) {
+      if (data.decision) this.#undoBar.add({ ...data, left_ms: data.undo_ms });
+      if (data.decision) this.#countToday(1);
+      return;
+    }
+    const text = data.text ?? `${this.dataset.wordFailed} (${status})`;
+    const see = { label: this.dataset.wordSee, event: "desk:see", detail: { item: entry.item } };
+    this.#toast({ text, sub: data.sub, action: see });
+  }
+
+  #showWaiting(count, isStuck) {
+    this.toggleAttribute("data-stuck", isStuck && count > 0);
+    const line = this.querySelector("[data-waiting]");
+    line.textContent = isStuck && count ? `${count} ${this.dataset.wordWaiting}` : "";
+  }
+
+  #countToday(step) {
+    for (const figure of this.querySelectorAll("[data-today]")) {
+      figure.textContent = (Number(figure.textContent.replace(/\D/g, "")) + step).toLocaleString(document.documentElement.lang);
+    }
+  }
+
+  async #undo() {
+    const unsent = this.#outbox.recall();
+    if (unsent) {
+      unsent.card.dataset.state = "leased";
+      this.#putBack(unsent.card);
+      return;
+    }
+    const decision = this.#undoBar.take();
+    if (!decision) return;
+    const url = this.#undoBar.dataset.undoUrl.replace("/0/", `/${decision}/`);
+    const response = await this.#post(url, {}, { "X-Fragment": "card" });
+    if (!response) return;
+    if (response.status === 409) return this.#toast(await response.json());
+    this.#countToday(-1);
+    this.#putBack(this.#parse(await response.text()));
+  }
+
+  // Shows a card again; the one on the desk becomes the next, and what was next goes back.
+  #putBack(card) {
+    const current = this.#card;
+    if (current.dataset.state === "leased" && current.dataset.item !== card.dataset.item) {
+      if (this.#ahead) this.#release(this.#ahead);
+      this.#ahead = current;
+    }
+    this.#show(card);
+  }
+
+  // ---------- the next card ----------
+
+  async #advance() {
+    if (!this.#ahead) {
+      this.#card.setAttribute("aria-busy", "true");
+      await (this.#fetching ?? this.#fetchAhead());
+    }
+    const next = this.#ahead ?? this.#emptyCard;
+    this.#ahead = null;
+    if (!next) return; // the line is down: the outbox says so, and news will bring the next
+    this.#show(next);
+    this.#fetchAhead();
+  }
+
+  #emptyCard = null;
+
+  #fetchAhead() {
+    if (this.#ahead || this.#fetching) return this.#fetching;
+    const besides = [...this.#outbox.items, this.#card?.dataset.item].filter(Boolean);
+    this.#fetching = this.#fetchNext(besides).finally(() => {
+      this.#fetching = null;
+    });
+    return this.#fetching;
+  }
+
+  async #fetchNext(besides) {
+    const response = await this.#post(this.dataset.nextUrl, { besides });
+    if (!response?.ok) return;
+    const card = this.#parse(await response.text());
+    this.#isDry = card.dataset.state === "empty";
+    if (this.#isDry) this.#emptyCard = card;
+    else this.#ahead = card;
+  }
+
+  #show(card) {
+    this.#slot.replaceChildren(card);
+    card.removeAttribute("aria-busy");
+    card.querySelector("[data-focus]").focus({ preventScroll: true });
+    this.#markRow();
+    if (card.dataset.state === "leased") this.#extend(card);
+    this.dispatchEvent(new CustomEvent("desk:shown", { bubbles: true, detail: { item: card.dataset.item } }));
+  }
+
+  #markRow() {
+    const id = this.#card?.dataset.item;
+    for (const row of this.querySelectorAll(".queue-row")) {
+      if (row.dataset.item === id) row.setAttribute("aria-current", "true");
+      else row.removeAttribute("aria-current");
+    }
+  }
+
+  // ---------- leases ----------
+
+  async #extend(card) {
+    const response = await this.#post(card.dataset.extendUrl, { token: card.dataset.token });
+    if (!response) return;
+    if (!response.ok) return card === this.#card ? this.#lost() : this.#dropAhead();
+    const { left_ms: leftMs } = await response.json();
+    for (const clock of card.querySelectorAll("lease-clock")) clock.set?.(leftMs);
+  }
+
+  #keepWorking() {
+    const isActive = performance.now() - this.#activeAt < ACTIVE_FOR_MS && !document.hidden;
+    if (isActive && this.#card.dataset.state === "leased") this.#extend(this.#card);
+    if (isActive && this.#ahead) this.#extend(this.#ahead);
+  }
+
+  // A page that was asked for twice in a row has two answers, and the one not shown may have the
+  // lease. So a fresh page asks once more; after that a lost lease is lost.
+  #lost() {
+    if (this.#isLeaving) return;
+    const isFresh = performance.now() < FRESH_FOR_MS && !this.#hasAskedAgain;
+    this.#hasAskedAgain = true;
+    return isFresh ? this.#take(this.#card.dataset.takeUrl) : this.#look();
+  }
+
+  // What has become of the open item: the card as it stands now, to look at only.
+  async #look() {
+    const card = this.#card;
+    if (card.dataset.state !== "leased") return;
+    card.dataset.state = "look";
+    const response = await this.#get(card.dataset.lookUrl);
+    if (response?.ok && card === this.#card) this.#show(this.#parse(await response.text()));
+  }
+
+  async #take(url) {
+    const before = this.#card;
+    const response = await this.#post(url, {});
+    if (!response?.ok) return;
+    if (before.dataset.state === "leased" && before.dataset.takeUrl !== url) this.#release(before);
+    this.#show(this.#parse(await response.text()));
+  }
+
+  #release(card) {
+    this.#post(card.dataset.releaseUrl, { token: card.dataset.token });
+  }
+
+  #dropAhead() {
+    this.#ahead = null;
+    this.#fetchAhead();
+  }
+
+  // The next page may have the lease already, and this one must not fight for it.
+  #startLeaving = () => {
+    this.#isLeaving = true;
+    setTimeout(() => (this.#isLeaving = false), FRESH_FOR_MS); // it may have been a download
+  };
+
+  #leave = () => {
+    for (const card of [this.#card, this.#ahead]) {
+      if (card?.dataset.state !== "leased") continue;
+      navigator.sendBeacon(card.dataset.releaseUrl, this.#body({ token: card.dataset.token }));
+    }
+  };
+
+  // From the back-forward cache: the leases were given back.
+  #comeBack = ({ persisted }) => {
+    if (persisted) location.reload();
+  };
+
+  // ---------- what others do ----------
+
+  #live = ({ detail: { events } }) => {
+    const current = this.#card;
+    for (const { kind, ids } of events) {
+      if (current.dataset.state === "leased" && ids.includes(Number(current.dataset.item))) this.#openItemChanged(kind);
+      if (this.#ahead && ids.includes(Number(this.#ahead.dataset.item)) && ENDS_IT.has(kind)) this.#dropAhead();
+    }
+    if (this.#isDry && events.some(({ kind }) => MAY_BRING_WORK.has(kind))) this.#moreWork();
+  };
+
+  #openItemChanged(kind) {
+    if (ENDS_IT.has(kind)) this.#look();
+    else if (kind === "opened") this.#take(this.#card.dataset.takeUrl); // judged anew
+    else if (kind === "leased") this.#extend(this.#card); // refused if it was somebody else
+  }
+
+  #gap = () => {
+    if (this.#card.dataset.state === "leased") this.#extend(this.#card);
+    if (this.#ahead) this.#extend(this.#ahead);
+    if (this.#isDry) this.#moreWork();
+  };
+
+  async #moreWork() {
+    await this.#fetchAhead();
+    if (this.#ahead && this.#card.dataset.state === "empty") this.#advance();
+  }
+
+  #see = ({ detail: { item } }) => {
+    this.#take(this.#card.dataset.takeUrl?.replace(/\d+/, item) ?? `/review/items/${item}/open/`);
+  };
+
+  // ---------- keys and clicks ----------
+
+  #key = (event) => {
+    this.#wasActive();
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (document.querySelector("dialog[open]")) return;
+    if (event.target.closest?.(TYPES_TEXT)) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const handled = this.#press(event.key.toLowerCase(), event);
+    if (handled) event.preventDefault();
+  };
+
+  #press(key, event) {
+    const digit = this.#card.querySelector(`[data-digit="${CSS.escape(key)}"]`);
+    if (digit) return this.#chooseLabel(digit), true;
+    if (key === "u") return this.#undo(), true;
+    if (key === "n") return this.#focusNote();
+    if (key === "j" || key === "k") return this.#move(key === "j" ? 1 : -1), true;
+    if (key === "enter" && !event.target.closest("a, button, input, summary")) return this.#goOn();
+    const button = this.#card.querySelector(`[data-key="${CSS.escape(key)}"]`);
+    // A key that is held down must not decide a second message.
+    if (button && !event.repeat) this.#act(button);
+    return Boolean(button);
+  }
+
+  #chooseLabel(digit) {
+    digit.checked = true;
+    if (this.#pendingAction?.form === digit.form) this.#act(this.#pendingAction);
+  }
+
+  #focusNote() {
+    const note = this.#card.querySelector("[data-note]");
+    note?.focus();
+    return Boolean(note);
+  }
+
+  #move(step) {
+    const rows = [...this.querySelectorAll(".queue-row")];
+    if (!rows.length) return;
+    const from = rows.indexOf(document.activeElement.closest?.(".queue-row"));
+    const at = from < 0 ? rows.findIndex((row) => row.hasAttribute("aria-current")) : from;
+    rows[Math.min(Math.max(at + step, 0), rows.length - 1)].focus();
+  }
+
+  #goOn() {
+    const isOver = this.#card.dataset.state !== "leased" && this.#card.dataset.state !== "sent";
+    if (isOver) this.#advance();
+    return isOver;
+  }
+
+  #click = (event) => {
+    if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    const row = event.target.closest(".queue-row");
+    const goesOn = event.target.closest("[data-go-on]");
+    const takes = event.target.closest("[data-take]");
+    if (!row && !goesOn && !takes) return;
+    event.preventDefault();
+    if (goesOn) this.#advance();
+    else this.#take(takes ? this.#card.dataset.takeUrl : `${row.getAttribute("href")}open/`);
+  };
+
+  #change = (event) => {
+    if (event.target.matches("[data-submit-on-change]")) event.target.form.submit();
+    if (event.target.matches("[data-digit]")) this.#chooseLabel(event.target);
+  };
+
+  #wasActive = () => {
+    this.#activeAt = performance.now();
+  };
+
+  // ---------- the line ----------
+
+  #body(values) {
+    const body = new FormData();
+    body.append("csrfmiddlewaretoken", this.dataset.csrf);
+    for (const [name, value] of Object.entries(values)) for (const one of [value].flat()) body.append(name, one);
+    return body;
+  }
+
+  #post(url, values, headers = {}) {
+    return this.#fetch(url, { method: "POST", body: this.#body(values), headers });
+  }
+
+  #get(url) {
+    return this.#fetch(url, {});
+  }
+
+  async #fetch(url, options) {
+    try {
+      const response = await fetch(url, options);
+      if (response.redirected && response.url.includes("/sign-in/")) location.assign(response.url);
+      return response;
+    } catch (error) {
+      if (error instanceof TypeError) return null; // the network; the live link says so
+      throw error;
+    }
+  }
+
+  #parse(html) {
+    const template = document.createElement("template");
+    template.innerHTML = html;
+    return template.content.querySelector("[data-card]");
+  }
+
+  #toast(detail) {
+    document.dispatchEvent(new CustomEvent("toast", { detail }));
+  }
+}
+
+customElements.define("review-desk", ReviewDesk);

@@ -1,0 +1,78 @@
+"""What the review page sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
+
+from apps.policies.models import Action, Label
+from apps.review.models import Cause, Decision
+from apps.review.queue import QueueFilters
+from apps.review.services.decisions import Choice
+
+NOTE_CHARS = Decision._meta.get_field("note").max_length
+
+
+class LeaseForm(forms.Form):
+    token = forms.UUIDField()
+
+
+class VersionForm(LeaseForm):
+    version = forms.IntegerField(min_value=1)
+
+
+class DecisionForm(VersionForm):
+    """`label` is what the person chose; without it `suggested` stands, and allowed means ok."""
+
+    action = forms.ChoiceField(choices=Action.choices)
+    label = forms.ChoiceField(choices=Label.choices, required=False)
+    suggested = forms.ChoiceField(choices=Label.choices, required=False)
+    note = forms.CharField(max_length=NOTE_CHARS, required=False)
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        if data.get("action") == Action.ALLOW:
+            data["label"] = data.get("label") or Label.OK
+        else:
+            data["label"] = data.get("label") or data.get("suggested")
+        if "action" in data and not data["label"]:
+            self.add_error("label", _("Choose what it is: nothing has judged this message."))
+        return data
+
+    def choice(self) -> Choice:
+        data = self.cleaned_data
+        return Choice(Action(data["action"]), Label(data["label"]), data["note"])
+
+
+class BesidesForm(forms.Form):
+    """Items that the page has open already."""
+
+    besides = forms.TypedMultipleChoiceField(coerce=int, required=False)
+
+    def __init__(self, data: dict[str, list[str]]) -> None:
+        super().__init__(data)
+        field = self.fields["besides"]
+        assert isinstance(field, forms.TypedMultipleChoiceField)
+        field.choices = [(v, v) for v in data["besides"] if v.isascii() and len(v) < 19]
+
+
+class FilterForm(forms.Form):
+    """The part of the queue, from the address. What makes no sense is left out."""
+
+    label = forms.ChoiceField(choices=Label.choices, required=False)
+    cause = forms.ChoiceField(choices=Cause.choices, required=False)
+    group = forms.IntegerField(min_value=1, max_value=2**63 - 1, required=False)
+
+
+def filters_of(query: QueryDict) -> QueueFilters:
+    form = FilterForm(query)
+    form.is_valid()
+    data = form.cleaned_data
+    return QueueFilters(
+        label=Label(data["label"]) if data.get("label") else None,
+        cause=Cause(data["cause"]) if data.get("cause") else None,
+        group_id=data.get("group"),
+    )

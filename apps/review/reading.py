@@ -1,0 +1,32 @@
+"""How the model reads a text: the tokenizer's own normaliser, run here for the card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from apps.releases.training.paths import TOKENIZER_DIR, load_normalizer
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The text with its disguise undone, and what the disguise was (`invisible_chars`, ...)."""
+
+    text: str
+    undone: tuple[str, ...]
+
+
+def read(text: str) -> Reading | None:
+    """The text as the model gets it; None when that is the text as it was sent."""
+    normalized = _normalizer().normalize(text)
+    if normalized.text == text:
+        return None
+    bits: dict[str, int] = load_normalizer().UNDONE_BITS
+    undone = tuple(name for name, bit in bits.items() if normalized.undone & bit)
+    return Reading(normalized.text, undone)
+
+
+@cache
+def _normalizer() -> Any:
+    return load_normalizer().Normalizer(TOKENIZER_DIR)

@@ -1,0 +1,308 @@
+"""What the review page shows: the queue, and everything that a decision may need beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
+from django.db.models.functions import Left
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.chat.models import Group, Message
+from apps.policies.models import Action, Label, Threshold
+from apps.review.models import Cause, Decision, ReviewItem, ReviewState, Skip
+from apps.review.queue import QueueFilters, in_order, waiting
+from apps.review.ranking import level
+from apps.scoring.models import Verdict
+
+QUEUE_ROWS = 50
+ROW_CHARS = 160
+CONTEXT_EACH_SIDE = 3
+HISTORY_ROWS = 8
+# Enough to tell a newcomer from a regular; counting on would cost what nobody reads.
+SENDER_COUNT_MOST = 1000
+REMOVED_DAYS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One line of the queue. `holder` has it open now."""
+
+    item: ReviewItem
+    text: str
+    level: int
+    holder: User | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """The first rows and the counts of a part of the queue; `by_label[None]` is undetermined."""
+
+    rows: Sequence[QueueRow]
+    total: int
+    leased: int
+    oldest: datetime | None
+    by_label: dict[str | None, int]
+
+
+def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None) -> QueuePage:
+    """The queue as `user` sees it, in two queries whatever its size."""
+    now = now or timezone.now()
+    part = waiting(user, filters)
+    items = (
+        in_order(part)
+        .select_related("group", "leased_by")
+        .annotate(line=Left("message__text", ROW_CHARS))[:QUEUE_ROWS]
+    )
+    rows = [_row(item, now) for item in items]
+    # By label over the whole queue, so that the other parts can be seen from any part.
+    counts = list(
+        waiting(user, QueueFilters(group_id=filters.group_id))
+        .values("label")
+        .annotate(
+            total=Count("pk"),
+            leased=Count("pk", filter=Q(lease_until__gt=now)),
+            oldest=Min("opened_at"),
+        )
+        .order_by()
+    )
+    return QueuePage(
+        rows=rows,
+        total=sum(count["total"] for count in counts),
+        leased=sum(count["leased"] for count in counts),
+        oldest=min((count["oldest"] for count in counts), default=None),
+        by_label={count["label"]: count["total"] for count in counts},
+    )
+
+
+def _row(item: ReviewItem, now: datetime) -> QueueRow:
+    is_held = item.lease_until is not None and item.lease_until > now
+    return QueueRow(
+        item=item,
+        text=item.line,  # type: ignore[attr-defined]  # annotated
+        level=level(item.rank, now),
+        holder=item.leased_by if is_held else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreLine:
+    """One label's score beside its limits; `outcome` is what they ask for."""
+
+    label: Label
+    score: float
+    hold: float | None
+    remove: float | None
+    outcome: Action | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenMessage:
+    """A message beside the one that is judged, with what became of it."""
+
+    message: Message
+    verdict: Verdict | None
+    decision: Decision | None
+    is_judged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SenderFacts:
+    """`messages` stops at SENDER_COUNT_MOST; `removed` is what people removed in REMOVED_DAYS."""
+
+    messages: int
+    groups: int
+    removed: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One item with the evidence. `decision` is the one that stands, if one does."""
+
+    item: ReviewItem
+    message: Message
+    verdict: Verdict | None
+    scores: Sequence[ScoreLine]
+    suggestion: Action | None
+    level: int
+    context: Sequence[SeenMessage]
+    history: Sequence[SeenMessage]
+    earlier: Sequence[Message]
+    sender: SenderFacts
+    decision: Decision | None
+    holder: User | None
+
+
+def card(item_id: int, *, now: datetime | None = None) -> Card:
+    """Everything about one item, in a fixed number of queries.
+
+    Raises:
+        ReviewItem.DoesNotExist: There is no such item.
+    """
+    now = now or timezone.now()
+    item = ReviewItem.objects.select_related(
+        "message__sender", "message__group", "leased_by", "escalated_by"
+    ).get(pk=item_id)
+    message = item.message
+    verdict = (
+        Verdict.objects.filter(message_id=item_id)
+        .select_related("release", "policy_version__policy")
+        .order_by("created_at")
+        .last()
+    )
+    around, history = _around(message), _history(message)
+    fates = _fates([*around, *history])
+    is_held = item.lease_until is not None and item.lease_until > now
+    return Card(
+        item=item,
+        message=message,
+        verdict=verdict,
+        scores=_score_lines(verdict),
+        suggestion=_suggestion(item, verdict),
+        level=level(item.rank, now),
+        context=[_seen(m, fates, message) for m in around],
+        history=[_seen(m, fates, message) for m in history],
+        earlier=_earlier_revisions(message),
+        sender=_sender_facts(message, now),
+        decision=item.decisions.filter(undone_at__isnull=True).select_related("moderator").first(),
+        holder=item.leased_by if is_held else None,
+    )
+
+
+def _score_lines(verdict: Verdict | None) -> list[ScoreLine]:
+    """By score, highest first; empty when nothing gave scores."""
+    if verdict is None or verdict.score_ok is None:
+        return []
+    limits = {t.label: t for t in Threshold.objects.filter(version=verdict.policy_version_id)}
+    lines = [_score_line(label, getattr(verdict, f"score_{label}"), limits) for label in Label]
+    return sorted(lines, key=lambda line: -line.score)
+
+
+def _score_line(label: Label, score: float, limits: dict[str, Threshold]) -> ScoreLine:
+    limit = limits.get(label)
+    if limit is None:
+        return ScoreLine(label, score, None, None, None)
+    outcome = Action.REMOVE if score >= limit.remove else Action.HOLD
+    return ScoreLine(
+        label, score, limit.hold, limit.remove, outcome if score >= limit.hold else None
+    )
+
+
+def _suggestion(item: ReviewItem, verdict: Verdict | None) -> Action | None:
+    """What is likeliest right: never a choice made for anybody, only a lighter key."""
+    if verdict is None or item.cause == Cause.UNDETERMINED:
+        return None
+    return Action.ALLOW if verdict.label == Label.OK else Action.REMOVE
+
+
+def _around(message: Message) -> list[Message]:
+    """The conversation: a few messages before, this one, a few after. Newest revisions only."""
+    nearby = _newest(Message.objects.filter(group_id=message.group_id)).exclude(
+        external_id=message.external_id
+    )
+    nearby = nearby.select_related("sender")
+    before = list(nearby.filter(pk__lt=message.pk).order_by("-pk")[:CONTEXT_EACH_SIDE])
+    after = list(nearby.filter(pk__gt=message.pk).order_by("pk")[:CONTEXT_EACH_SIDE])
+    return [*reversed(before), message, *after]
+
+
+def _history(message: Message) -> list[Message]:
+    """The sender's last messages before and besides this one, in any group."""
+    theirs = _newest(Message.objects.filter(sender_id=message.sender_id))
+    others = theirs.exclude(group_id=message.group_id, external_id=message.external_id)
+    return list(others.select_related("group").order_by("-pk")[:HISTORY_ROWS])
+
+
+def _newest(messages: QuerySet[Message]) -> QuerySet[Message]:
+    newer = Message.objects.filter(
+        group_id=OuterRef("group_id"),
+        external_id=OuterRef("external_id"),
+        revision__gt=OuterRef("revision"),
+    )
+    return messages.exclude(Exists(newer))
+
+
+def _earlier_revisions(message: Message) -> list[Message]:
+    if message.revision == 1:
+        return []
+    return list(
+        Message.objects.filter(
+            group_id=message.group_id,
+            external_id=message.external_id,
+            revision__lt=message.revision,
+        ).order_by("-revision")
+    )
+
+
+_Fates = tuple[dict[int, Verdict], dict[int, Decision]]
+
+
+def _fates(messages: Iterable[Message]) -> _Fates:
+    """The newest verdict and the standing decision of each."""
+    ids = {message.pk for message in messages}
+    verdicts = Verdict.objects.filter(message_id__in=ids).order_by("created_at")
+    decisions = Decision.objects.filter(item__in=ids, undone_at__isnull=True)
+    return (
+        {verdict.message_id: verdict for verdict in verdicts},
+        {decision.item_id: decision for decision in decisions.select_related("moderator")},
+    )
+
+
+def _seen(message: Message, fates: _Fates, judged: Message) -> SeenMessage:
+    verdicts, decisions = fates
+    return SeenMessage(
+        message,
+        verdicts.get(message.pk),
+        decisions.get(message.pk),
+        is_judged=message.pk == judged.pk,
+    )
+
+
+def _sender_facts(message: Message, now: datetime) -> SenderFacts:
+    sent = Message.objects.filter(sender_id=message.sender_id).values_list("group_id", flat=True)
+    groups = list(sent[:SENDER_COUNT_MOST])
+    theirs = Q(message__sender_id=message.sender_id)
+    removed = Decision.objects.filter(
+        item__message__sender_id=message.sender_id,
+        action=Action.REMOVE,
+        undone_at__isnull=True,
+        decided_at__gt=now - timedelta(days=REMOVED_DAYS),
+    )
+    others = ReviewItem.objects.filter(theirs, state=ReviewState.OPEN).exclude(pk=message.pk)
+    return SenderFacts(
+        messages=len(groups),
+        groups=len(set(groups)),
+        removed=removed.count(),
+        waiting=others.count(),
+    )
+
+
+def groups_with_work(user: User) -> QuerySet[Group]:
+    """Groups that have open items, for the filter."""
+    open_items = waiting(user, QueueFilters()).filter(group=OuterRef("pk"))
+    return Group.objects.filter(Exists(open_items)).order_by("name", "external_id")
+
+
+def latest_undoable(user: User, *, since: datetime) -> Decision | None:
+    """The user's newest standing decision made after `since`: what U takes back."""
+    return (
+        Decision.objects.filter(moderator=user, undone_at__isnull=True, decided_at__gt=since)
+        .order_by("-pk")
+        .first()
+    )
+
+
+def decided_count(user: User, *, since: datetime) -> int:
+    """How many standing decisions the user made after `since`."""
+    return Decision.objects.filter(
+        moderator=user, undone_at__isnull=True, decided_at__gte=since
+    ).count()
+
+
+def skipped_count(user: User, *, now: datetime) -> int:
+    """How many open items stay away from the user because they skipped them."""
+    return Skip.objects.filter(moderator=user, until__gt=now, item__state=ReviewState.OPEN).count()

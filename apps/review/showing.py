@@ -1,0 +1,64 @@
+"""A card as its template needs it: texts cut into marks, words for states, shares for rings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from apps.core.marks import count_kinds, pieces
+from apps.policies.models import Label
+from apps.review.queue import QueueFilters
+from apps.review.reading import read
+from apps.review.selectors import QUEUE_ROWS, Card, QueuePage
+from apps.review.wording import by_whom
+
+
+def card_context(card: Card) -> dict[str, Any]:
+    kinds = count_kinds(pieces(card.message.text))
+    reading = read(card.message.text)
+    return {
+        "card": card,
+        "kinds": {str(kind): count for kind, count in kinds.items()},
+        "altered": sum(kinds.values()),
+        "reading": reading,
+        "undone": [undone_word(name) for name in reading.undone] if reading else [],
+        "not_mine": by_whom(card.decision) if card.decision else "",
+        "labels": Label.choices,
+    }
+
+
+def queue_context(page: QueuePage, filters: QueueFilters) -> dict[str, Any]:
+    tabs = [(label.value, label.label, page.by_label.get(label.value, 0)) for label in Label]
+    undetermined = ("", _("undetermined"), page.by_label.get(None, 0))
+    shown = _size(page, filters)
+    return {
+        "page": page,
+        "filters": filters,
+        "tabs": [tab for tab in [*tabs, undetermined] if tab[2] or tab[0] not in ("", Label.OK)],
+        "hidden": max(shown - QUEUE_ROWS, 0),
+    }
+
+
+def _size(page: QueuePage, filters: QueueFilters) -> int:
+    if filters.label is not None:
+        return page.by_label.get(filters.label, 0)
+    return page.by_label.get(None, 0) if filters.cause is not None else page.total
+
+
+def undone_word(name: str) -> str:
+    """What the normaliser undid, for people; its own name when we have no word."""
+    words = {
+        "invisible_chars": _("invisible characters"),
+        "look_alikes": _("look-alike letters"),
+        "spaced_letters": _("spaced letters"),
+        "stretched": _("stretched letters"),
+        "full_width": _("styled letters"),
+        "leet": _("digits for letters"),
+        "bidi_controls": _("direction controls"),
+        "encoded_links": _("encoded links"),
+        "combining_marks": _("combining marks"),
+        "invalid_utf8": _("broken characters"),
+        "truncated": _("read in part"),
+    }
+    return words.get(name, name)

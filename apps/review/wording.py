@@ -1,0 +1,63 @@
+"""Sentences about decisions and refusals, the same in pages and answers."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from apps.policies.models import Action
+from apps.review.errors import (
+    AlreadyDecidedError,
+    ItemWithdrawnError,
+    LeaseLostError,
+    ReviewError,
+    StaleItemError,
+    UndoExpiredError,
+)
+from apps.review.models import Decision
+
+
+def told(decision: Decision) -> str:
+    """What was decided, in a word or two."""
+    words = {
+        Action.ALLOW: _("Allowed"),
+        Action.HOLD: _("Kept held"),
+        Action.REMOVE: _("Removed"),
+    }
+    return f"{words[Action(decision.action)]}: {decision.get_label_display()}"
+
+
+def by_whom(decision: Decision) -> str:
+    """Who decided what, and how long ago."""
+    seconds = max(int((timezone.now() - decision.decided_at).total_seconds()), 0)
+    words = {
+        Action.ALLOW: _("%(name)s allowed it"),
+        Action.HOLD: _("%(name)s kept it held"),
+        Action.REMOVE: _("%(name)s removed it"),
+    }
+    who = words[Action(decision.action)] % {"name": decision.moderator.get_username()}
+    if seconds < 60:
+        age = ngettext("%(n)s second ago", "%(n)s seconds ago", seconds) % {"n": seconds}
+    else:
+        minutes = seconds // 60
+        age = ngettext("%(n)s minute ago", "%(n)s minutes ago", minutes) % {"n": minutes}
+    return f"{who}, {age}."
+
+
+def refusal(error: ReviewError) -> tuple[str, str]:
+    """A headline and a sentence about why nothing was changed."""
+    if isinstance(error, AlreadyDecidedError):
+        return _("Already decided"), by_whom(error.decision)
+    if isinstance(error, LeaseLostError):
+        if error.holder is None:
+            return _("Your lease has ended"), _("The message is back in the queue.")
+        name = error.holder.get_username()
+        return _("Somebody else has it"), _("%(name)s opened it.") % {"name": name}
+    if isinstance(error, ItemWithdrawnError):
+        return _("Nothing to decide any more"), _("The message was deleted or replaced.")
+    if isinstance(error, StaleItemError):
+        return _("The verdict has changed"), _("Look at it again before you decide.")
+    if isinstance(error, UndoExpiredError):
+        return _("Too late to take back"), _("The decision has been sent on.")
+    raise error

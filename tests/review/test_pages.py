@@ -1,0 +1,368 @@
+"""The review page works by forms alone, says who may and who has it, and asks a fixed number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from apps.accounts.models import Role, User
+from apps.policies.models import Action, Label
+from apps.review.models import Cause, Decision, ReviewState
+from apps.review.services.decisions import Choice, decide
+from apps.review.services.leases import open_next, skip
+from tests.factories import (
+    GroupFactory,
+    MessageFactory,
+    ReviewItemFactory,
+    SenderFactory,
+    UserFactory,
+    VerdictFactory,
+)
+
+pytestmark = pytest.mark.django_db
+
+QUEUE = "/review/"
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '" onmouseover="alert(1)',
+    "safe \u202egpj.exe",
+    "fr\u2062ee m\u200bon\u2068ey",
+    "z" + "\u0300" * 60,
+    "{{ 7|add:7 }} {% now 'Y' %}",
+    "\ufeff",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "a" * 15_000,
+    "שלום" * 50,
+    "=cmd()",
+    " ",
+]
+
+
+@pytest.fixture
+def ann() -> User:
+    return UserFactory(username="ann")
+
+
+@pytest.fixture
+def bob() -> User:
+    return UserFactory(username="bob")
+
+
+@pytest.fixture
+def console(client: Client, ann: User) -> Client:
+    client.force_login(ann)
+    return client
+
+
+def read(client: Client, url: str = QUEUE, **headers: str) -> str:
+    response = client.get(url, headers=headers)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def lease_fields(html: str) -> dict[str, str]:
+    """What the card's form would send."""
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', html))
+    fields.pop("csrfmiddlewaretoken", None)
+    return fields
+
+
+# ---------- by forms alone ----------
+
+
+def test_page_opens_the_most_urgent_item(console: Client, ann: User) -> None:
+    ReviewItemFactory(priority=0.2)
+    item = ReviewItemFactory(priority=0.9, verdict__message__text="Join my group")
+    html = read(console)
+    assert f'data-item="{item.pk}" data-state="leased"' in html
+    item.refresh_from_db()
+    assert item.leased_by == ann
+
+
+def test_deciding_by_form_leads_to_the_next_and_offers_undo(console: Client) -> None:
+    item = ReviewItemFactory(priority=0.9)
+    after = ReviewItemFactory(priority=0.2)
+    fields = lease_fields(read(console))
+    response = console.post(f"/review/items/{item.pk}/decide/", {**fields, "action": "remove"})
+    assert response["Location"] == QUEUE
+    html = read(console)
+    decision = Decision.objects.get()
+    assert (decision.action, decision.label) == ("remove", "spam")
+    assert f'data-item="{after.pk}" data-state="leased"' in html
+    assert f'action="/review/decisions/{decision.pk}/undo/' in html
+
+
+def test_undo_by_form_brings_the_message_back(console: Client) -> None:
+    item = ReviewItemFactory()
+    console.post(
+        f"/review/items/{item.pk}/decide/", {**lease_fields(read(console)), "action": "remove"}
+    )
+    console.post(f"/review/decisions/{Decision.objects.get().pk}/undo/")
+    assert f'data-item="{item.pk}" data-state="leased"' in read(console)
+
+
+def test_allowed_means_ok_unless_another_label_is_chosen(console: Client) -> None:
+    for chosen, stored in (("", "ok"), ("ad", "ad")):
+        item = ReviewItemFactory()
+        fields = {**lease_fields(read(console)), "action": "allow", "label": chosen}
+        console.post(f"/review/items/{item.pk}/decide/", fields)
+        assert Decision.objects.get(item=item).label == stored
+
+
+def test_what_nothing_judged_needs_a_label_to_be_removed(console: Client) -> None:
+    item = ReviewItemFactory(label=None, cause=Cause.UNDETERMINED)
+    fields = {**lease_fields(read(console)), "action": "remove"}
+    response = console.post(
+        f"/review/items/{item.pk}/decide/", fields, headers={"Accept": "application/json"}
+    )
+    assert response.status_code == 400
+    assert list(response.json()["fields"]) == ["label"]
+    console.post(f"/review/items/{item.pk}/decide/", {**fields, "label": "toxic"})
+    assert Decision.objects.get().label == "toxic"
+
+
+def test_filters_stay_in_the_address(console: Client) -> None:
+    item = ReviewItemFactory(label=Label.TOXIC)
+    html = read(console, "/review/?label=toxic")
+    response = console.post(
+        f"/review/items/{item.pk}/decide/?label=toxic", {**lease_fields(html), "action": "allow"}
+    )
+    assert response["Location"] == "/review/?label=toxic"
+
+
+@pytest.mark.parametrize(
+    "query", ["label=bogus", "group=x", "group=-1", "group=9" * 9, "cause=%00"]
+)
+def test_filter_that_makes_no_sense_is_left_out(console: Client, query: str) -> None:
+    item = ReviewItemFactory()
+    assert f'data-item="{item.pk}"' in read(console, f"/review/?{query}")
+
+
+def test_empty_queue_says_so_and_offers_what_was_skipped(console: Client, ann: User) -> None:
+    assert "Nothing to review" in read(console)
+    ReviewItemFactory()
+    lease = open_next(ann)
+    skip(ann, lease.item_id, lease.token)
+    assert "Only 1 message that you skipped is left." in read(console)
+    console.post("/review/skips/forget/")
+    assert 'data-state="leased"' in read(console)
+
+
+# ---------- others ----------
+
+
+def test_item_that_somebody_has_is_shown_to_look_at(console: Client, bob: User) -> None:
+    item = ReviewItemFactory()
+    open_next(bob)
+    html = read(console, f"/review/items/{item.pk}/")
+    assert "bob has it open now." in html
+    assert 'name="token"' not in html
+
+
+def test_decided_item_shows_by_whom(console: Client, bob: User) -> None:
+    ReviewItemFactory()
+    lease = open_next(bob)
+    decide(
+        bob,
+        lease.item_id,
+        token=lease.token,
+        version=lease.version,
+        choice=Choice(Action.REMOVE, Label.SPAM),
+    )
+    html = read(console, f"/review/items/{lease.item_id}/look/")
+    assert "bob removed it" in html
+
+
+def test_loser_is_told_who_won(console: Client, ann: User, bob: User) -> None:
+    item = ReviewItemFactory()
+    fields = lease_fields(read(console))
+    lease = open_next(bob, now=timezone.now() + timedelta(hours=1))
+    decide(
+        bob,
+        item.pk,
+        token=lease.token,
+        version=lease.version,
+        choice=Choice(Action.ALLOW, Label.OK),
+    )
+    response = console.post(
+        f"/review/items/{item.pk}/decide/",
+        {**fields, "action": "remove"},
+        headers={"Accept": "application/json"},
+    )
+    assert response.status_code == 409
+    assert response.json()["kind"] == "decided"
+    assert response.json()["sub"].startswith("bob allowed it")
+
+
+def test_extending_a_lost_lease_is_a_conflict(console: Client) -> None:
+    item = ReviewItemFactory()
+    assert console.post(f"/review/items/{item.pk}/extend/", {"token": uuid4()}).status_code == 409
+
+
+def test_closed_tab_gives_the_item_back(console: Client) -> None:
+    item = ReviewItemFactory()
+    token = lease_fields(read(console))["token"]
+    response = console.post(f"/review/items/{item.pk}/release/", {"token": token})
+    assert response.status_code == 204
+    item.refresh_from_db()
+    assert item.leased_by is None
+
+
+def test_sign_out_gives_everything_back(console: Client) -> None:
+    item = ReviewItemFactory()
+    read(console)
+    console.post("/sign-out/")
+    item.refresh_from_db()
+    assert item.leased_by is None
+
+
+def test_next_card_comes_beside_those_that_are_open(console: Client) -> None:
+    first, second = ReviewItemFactory(priority=0.9), ReviewItemFactory(priority=0.5)
+    read(console)
+    html = console.post("/review/next/", {"besides": [first.pk]}).content.decode()
+    assert f'data-item="{second.pk}" data-state="leased"' in html
+    both = {"besides": [first.pk, second.pk]}
+    assert 'data-state="empty"' in console.post("/review/next/", both).content.decode()
+
+
+@pytest.mark.parametrize("besides", ["x", "1.5", "²", ""])
+def test_nonsense_beside_is_refused(console: Client, besides: str) -> None:
+    assert console.post("/review/next/", {"besides": [besides]}).status_code == 400
+
+
+# ---------- counts ----------
+
+
+def test_counts_are_those_of_the_table(console: Client) -> None:
+    ReviewItemFactory.create_batch(3)
+    ReviewItemFactory.create_batch(2, label=Label.AD)
+    ReviewItemFactory(label=None, cause=Cause.UNDETERMINED)
+    ReviewItemFactory(state=ReviewState.DECIDED)
+    shown = dict(re.findall(r'data-count="(\w+)">([\d,]+)<', read(console, "/review/rows/")))
+    assert shown == {"all": "6", "spam": "3", "toxic": "0", "ad": "2", "undetermined": "1"}
+
+
+def test_rows_end_with_how_many_more_there_are(console: Client) -> None:
+    group = GroupFactory()
+    ReviewItemFactory.create_batch(53, verdict__message__group=group)
+    html = read(console, "/review/rows/")
+    assert html.count('class="queue-row"') == 50
+    assert "and 3 more" in html
+
+
+# ---------- hostile texts ----------
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_card_and_queue_show_whatever_people_wrote(console: Client, text: str) -> None:
+    sender = SenderFactory(name=text[:200])
+    group = GroupFactory(name=text[:200])
+    message = MessageFactory(text=text, quoted_text=text, sender=sender, group=group)
+    MessageFactory.create_batch(3, text=text, sender=sender, group=group)
+    ReviewItemFactory(verdict=VerdictFactory(message=message, reasons=[text[:200]]))
+    html = read(console)
+    assert "<script>alert" not in html
+    assert 'onmouseover="alert' not in html
+    assert not set(html) & set("\u202e\u2068\u200b\u2062\ufeff")
+    assert 'data-state="leased"' in html
+
+
+def test_disguised_text_is_shown_as_sent_and_as_read(console: Client) -> None:
+    ReviewItemFactory(verdict__message__text="fr\u0435\u0435 m\u200boney")
+    html = read(console)
+    assert "As read" in html
+    assert ">free money<" in html
+    assert 'data-cp="0435"' in html
+    assert ">ZWSP<" in html
+
+
+@pytest.mark.parametrize("missing", ["verdict", "scores", "name"])
+def test_card_without_verdict_scores_or_name_can_be_decided(console: Client, missing: str) -> None:
+    item = ReviewItemFactory(verdict__message__sender__name="")
+    if missing == "verdict":
+        item.message.verdict_set.all().delete()
+    if missing == "scores":
+        item.message.verdict_set.update(
+            score_ok=None, score_spam=None, score_toxic=None, score_ad=None
+        )
+    fields = lease_fields(read(console))
+    console.post(f"/review/items/{item.pk}/decide/", {**fields, "action": "remove"})
+    assert Decision.objects.filter(item=item).exists()
+
+
+# ---------- rights ----------
+
+
+@pytest.mark.parametrize(
+    ("method", "url"),
+    [
+        ("get", QUEUE),
+        ("get", "/review/rows/"),
+        ("get", "/review/items/1/"),
+        ("get", "/review/items/1/look/"),
+        ("post", "/review/next/"),
+        ("post", "/review/skips/forget/"),
+        ("post", "/review/items/1/open/"),
+        ("post", "/review/items/1/decide/"),
+        ("post", "/review/items/1/skip/"),
+        ("post", "/review/items/1/escalate/"),
+        ("post", "/review/items/1/extend/"),
+        ("post", "/review/items/1/release/"),
+        ("post", "/review/decisions/1/undo/"),
+    ],
+)
+def test_only_who_may_review_gets_in(client: Client, method: str, url: str) -> None:
+    call: Callable[..., Any] = getattr(client, method)
+    assert call(url)["Location"].startswith("/sign-in/")
+    client.force_login(UserFactory(role=Role.OPERATOR))
+    assert call(url).status_code == 403
+
+
+@pytest.mark.parametrize("number", [1, 2**70])
+def test_unknown_items_are_not_found(console: Client, number: int) -> None:
+    fields = {"token": uuid4(), "version": 1, "action": "allow"}
+    for url in ("decide", "skip", "escalate", "open"):
+        assert console.post(f"/review/items/{number}/{url}/", fields).status_code == 404
+    assert console.get(f"/review/items/{number}/").status_code == 404
+    assert console.get(f"/review/items/{number}/look/").status_code == 404
+    assert console.post(f"/review/decisions/{number}/undo/").status_code == 404
+
+
+# ---------- queries ----------
+
+
+def crowd(size: int) -> None:
+    """`size` open items with a conversation and a past around each."""
+    for _ in range(size):
+        sender, group = SenderFactory(), GroupFactory()
+        past = MessageFactory.create_batch(4, sender=sender, group=group)
+        ReviewItemFactory(verdict__message=MessageFactory(sender=sender, group=group), priority=0.9)
+        for message in [*past, *MessageFactory.create_batch(4, sender=sender, group=group)]:
+            ReviewItemFactory(verdict=VerdictFactory(message=message), priority=0.1)
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "queries"),
+    [("get", QUEUE, 25), ("get", "/review/rows/", 4), ("post", "/review/next/", 21)],
+)
+def test_number_of_queries_does_not_grow(
+    console: Client, method: str, url: str, queries: int
+) -> None:
+    crowd(1)
+    getattr(console, method)(url)  # takes its first lease
+    counts = []
+    for size in (1, 6):
+        crowd(size)
+        with CaptureQueriesContext(connection) as captured:
+            getattr(console, method)(url)
+        counts.append(len(captured))
+    assert counts == [queries, queries]
