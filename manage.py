@@ -10,5 +10,10 @@ if __name__ == "__main__":
         from moderation_site.local.up import main
 
         sys.exit(main(sys.argv[2:]))
+    if sys.argv[1:2] == ["bench"]:
+        # Likewise: it starts a stack of its own, or is told of one.
+        from benchmarks.command import main as bench
+
+        sys.exit(bench(sys.argv[2:]))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "moderation_site.settings")
     execute_from_command_line(sys.argv)

@@ -42,6 +42,7 @@ from inference.hooks import (
 from inference.poison import judge_apart
 from inference.pool import Pool, Replica, ReplicaState, Resolver, resolve_by_system
 from inference.retry import Backoff, HedgeTimer, RetryBudget, may_retry
+from inference.streaming import ModelStream
 from inference.transport import (
     Call,
     Classification,
@@ -214,6 +215,35 @@ class AsyncModerationClient:
             failed_on=[],
         )
         return await self._run(job)
+
+    async def open_stream(self, *, avoid: Sequence[str] = ()) -> ModelStream:
+        """A stream to one replica, for decoupled models; use it as an ``async with``.
+
+        Args:
+            avoid: Replicas to keep from when others are up: the one a stream was lost on.
+
+        Raises:
+            NoReplicaError: no replica may be called.
+        """
+        self._open()
+        if not self._pool.loads:
+            await self._pool.resolve(self._resolver)
+        replica, permit = self._choose(avoid, time.monotonic())
+        # A stream may live for hours: it must not hold the breaker's one probe so long.
+        replica.breaker.on_neither(permit)
+        connection = self._pool.connection(replica)
+        connection.in_flight += 1
+        replica.load.outstanding += 1
+
+        def on_end(broken: InferenceError | None) -> None:
+            connection.in_flight -= 1
+            replica.load.outstanding -= 1
+            if broken is not None and broken.counts_against_replica:
+                replica.breaker.on_late_failure(time.monotonic())
+
+        return ModelStream(
+            connection.open_stream(replica.name), replica.name, self.config.stream, on_end
+        )
 
     def _default_deadline(self) -> Deadline:
         return Deadline.after(self.config.deadlines.default_budget_ms / 1000)

@@ -14,6 +14,7 @@
     │   ├── StoppingError             the server is shutting down
     │   ├── ModelNotReadyError        the model has no available version here (now)
     │   ├── QueueFullError            the server's queue refused it
+    │   ├── StreamLostError           a stream ended before its requests
     │   ├── ModelFailedError          INTERNAL: an exception in the model, not yet pinned to an item
     │   └── BadResponseError          wrong request id, count of outputs, NaN
     ├── InferenceTimeoutError     time ran out
@@ -52,6 +53,7 @@ __all__ = [
     "ReplicaError",
     "RequestError",
     "StoppingError",
+    "StreamLostError",
     "UnknownModelError",
     "UnreachableError",
     "WrongCallError",
@@ -165,6 +167,22 @@ class ModelFailedError(ReplicaError):
     kind = "model_failed"
     retryable = False
     counts_against_replica = False
+
+
+class StreamLostError(ReplicaError):
+    """A stream broke under a request.
+
+    Attributes:
+        received: How many answers its reader had taken.
+    """
+
+    kind = "stream_lost"
+
+    def __init__(
+        self, message: str = "", *, replica: str = "", attempts: int = 0, received: int = 0
+    ) -> None:
+        super().__init__(message, replica=replica, attempts=attempts)
+        self.received = received
 
 
 class BadResponseError(ReplicaError):

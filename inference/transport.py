@@ -18,7 +18,7 @@ import os
 import struct
 import sys
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -48,6 +48,8 @@ __all__ = [
     "InferResult",
     "ModelMetadata",
     "ModelStatistics",
+    "StreamCall",
+    "StreamMessage",
     "Tensor",
     "TensorMetadata",
     "claim_loop",
@@ -514,6 +516,83 @@ def _translated(error: grpc.aio.AioRpcError) -> InferenceError:
     return error_class(shown)
 
 
+class StreamMessage(NamedTuple):
+    """One answer on a stream: a result, an error's words, or nothing but the sign of the end."""
+
+    request_id: str
+    error: str
+    result: InferResult | None
+    is_final: bool
+
+
+class StreamCall:
+    """One bidirectional call. One writer and one reader at a time."""
+
+    __slots__ = ("_call", "_replica")
+
+    def __init__(self, call: Any, replica: str) -> None:
+        self._call = call
+        self._replica = replica
+
+    async def write(self, request: bytes) -> None:
+        """Send a serialized ModelInferRequest; returns when the transport has room for more.
+
+        Raises:
+            InferenceError: the call is over.
+        """
+        try:
+            await self._call.write(request)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            raise await self._why(error) from None
+
+    async def _why(self, error: BaseException) -> InferenceError:
+        if isinstance(error, grpc.aio.AioRpcError):
+            return _translated(error)
+        code = await self._call.code()  # known at once: the call is over
+        return error_class_for(code.name, "")(code.name)
+
+    async def read(self) -> StreamMessage | None:
+        """The next answer, or None when the server has ended the call in order.
+
+        Raises:
+            InferenceError: the call failed; the class says how.
+        """
+        try:
+            answer = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error) from None
+        except asyncio.CancelledError:
+            if self._call.cancelled() and not _is_being_cancelled():
+                return None  # we hung up ourselves
+            raise
+        return None if answer is grpc.aio.EOF else _stream_message(answer, self._replica)
+
+    async def done_writing(self) -> None:
+        """Tell the server that no more requests will come."""
+        await self._call.done_writing()
+
+    def cancel(self) -> None:
+        self._call.cancel()
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _stream_message(answer: Any, replica: str) -> StreamMessage:
+    response = answer.infer_response
+    parameters = response.parameters
+    # Looking a missing key up would add it.
+    is_final = "triton_final_response" in parameters and (
+        parameters["triton_final_response"].bool_param
+    )
+    result = None
+    if not answer.error_message and response.outputs:
+        result = decode_result(response, response.id, replica)
+    return StreamMessage(response.id, answer.error_message, result, is_final)
+
+
 class Connection:
     """One TCP connection to one server, opened by the first call."""
 
@@ -536,6 +615,11 @@ class Connection:
             request_serializer=None,
             response_deserializer=pb.ModelInferResponse.FromString,
         )
+        self._stream = self._channel.stream_stream(
+            SERVICE + "ModelStreamInfer",
+            request_serializer=None,
+            response_deserializer=pb.ModelStreamInferResponse.FromString,
+        )
         self.in_flight = 0
 
     def start_infer(self, request: bytes, timeout_s: float) -> Call:
@@ -543,14 +627,9 @@ class Connection:
         call = self._infer(request, timeout=timeout_s, metadata=self._headers)
         return Call(call, self._loop)
 
-    def open_stream(self, requests: AsyncIterator[Any], timeout_s: float | None) -> Any:
-        """ModelStreamInfer for decoupled models: a grpc.aio StreamStreamCall of messages."""
-        method = self._channel.stream_stream(
-            SERVICE + "ModelStreamInfer",
-            request_serializer=pb.ModelInferRequest.SerializeToString,
-            response_deserializer=pb.ModelStreamInferResponse.FromString,
-        )
-        return method(requests, timeout=timeout_s, metadata=self._headers)
+    def open_stream(self, replica: str) -> StreamCall:
+        """Begin a ModelStreamInfer call. It has no deadline on the wire: its requests have."""
+        return StreamCall(self._stream(metadata=self._headers), replica)
 
     async def close(self) -> None:
         await self._channel.close()

@@ -33,8 +33,12 @@ class Fragile:
         self.replicas = replicas_of(process)
         self._frozen: list[int] = []
 
+    def pids(self) -> dict[str, int]:
+        pids = self._process.ready()["pids"]
+        return {each.name: int(pids[each.name]) for each in self.replicas}
+
     def signal(self, name: str, number: signal.Signals) -> None:
-        pid = int(self._process.ready()["pids"][name])
+        pid = self.pids()[name]
         if number is signal.SIGSTOP:
             self._frozen.append(pid)
         os.kill(pid, number)
