@@ -73,7 +73,7 @@ def test_poisoned_text_is_undetermined_and_its_siblings_are_judged(
 ) -> None:
     ids = say("spam one", "a poison", "hello", "toxic two", "notanumber", "ad three")
     pipeline.drain(for_s=PLENTY_S)
-    assert list(labels()[id_] for id_ in ids) == ["spam", None, "ok", "toxic", None, "ad"]
+    assert [labels()[id_] for id_ in ids] == ["spam", None, "ok", "toxic", None, "ad"]
     poisoned = Verdict.objects.get(message_id=ids[1])
     assert (poisoned.action, poisoned.reasons) == (Action.HOLD, ["undetermined:poisoned_input"])
     not_finite = Verdict.objects.get(message_id=ids[4])
