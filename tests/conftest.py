@@ -13,7 +13,11 @@ pytest_plugins = ["moderation_site.local.pytest_plugin"]
 
 def pytest_configure() -> None:
     # Real hashing is slow on purpose; nothing that the tests look at depends on it.
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    # (The second is for browser tests, whose server has the real list.)
+    settings.PASSWORD_HASHERS = [
+        "django.contrib.auth.hashers.MD5PasswordHasher",
+        "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
 from apps.core import realtime
 from apps.dashboard import feed, selectors
+from apps.scoring.feed import shown_ids
 
 # Points repeated in each frame: one is new every five seconds, the ones before may have changed.
 POINTS_SENT = 4
@@ -29,8 +30,7 @@ class OperateConsumer(realtime.LiveConsumer):
 
 async def verdict_rows(events: Sequence[realtime.Event]) -> dict[str, Any]:
     """A frame's content: a sample of the new verdicts and how many there were."""
-    ids = [message_id for event in events for message_id in event.ids]
-    rows = await database_sync_to_async(feed.sampled_rows)(ids)
+    rows = await database_sync_to_async(feed.rows_of)(shown_ids(events))
     return {
         "count": sum(event.count for event in events),
         "rows": [row.to_json() for row in rows],

@@ -99,11 +99,9 @@ def _filtered(verdicts: QuerySet[Verdict], label: str, action: str) -> QuerySet[
     return verdicts.filter(label=label) if label else verdicts
 
 
-def sampled_rows(message_ids: Sequence[int]) -> list[Row]:
-    """A frame's sample of new verdicts, newest first: what was acted on before what was let by."""
-    rows = _rows(Verdict.objects.filter(message_id__in=message_ids).order_by("-message_id"), None)
-    rows.sort(key=lambda row: row.action == Action.ALLOW)
-    return sorted(rows[:SHOWN], key=lambda row: row.message_id, reverse=True)
+def rows_of(message_ids: Sequence[int]) -> list[Row]:
+    """The verdicts on these messages, newest first: a frame's sample."""
+    return _rows(Verdict.objects.filter(message_id__in=message_ids).order_by("-message_id"), None)
 
 
 def _rows(verdicts: QuerySet[Verdict], most: int | None) -> list[Row]:

@@ -65,6 +65,11 @@ def make_triton(
 @pytest.fixture
 def process_environment(transactional_db: None) -> dict[str, str]:
     """The environment for a process of the product that a test starts: the test's own database."""
+    return product_environment()
+
+
+def product_environment() -> dict[str, str]:
+    """The same for processes that outlive a test; call it once the test database exists."""
     from urllib.parse import quote, urlencode
 
     from django.db import connection
