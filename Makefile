@@ -47,7 +47,7 @@ deploy-check: venv
 	$(CHECK_ENV) $(BIN)/python manage.py check --deploy --fail-level WARNING
 
 templates: venv
-	$(BIN)/djlint --check --lint --quiet templates
+	$(BIN)/djlint --lint --quiet templates
 
 browser: venv ## Find a Chromium for the browser tests, or install one
 	@$(BIN)/python -m moderation_site.local.browser
