@@ -14,11 +14,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from moderation_site.local.errors import StackError
+from moderation_site.local.errors import StackError, is_full
 from moderation_site.local.ports import free_ports, is_free
 
 # sun_path holds 108 bytes on Linux and 104 on macOS, the closing zero included.
 MAX_SOCKET_PATH_BYTES = 103
+# An empty cluster takes 40 MB, its write-ahead log grows at once.
+LEAST_FREE_BYTES = 128 * 1024**2
 SOCKET_NAME = ".s.PGSQL.5432.lock"  # the longest name PostgreSQL makes beside its socket
 
 
@@ -47,6 +49,12 @@ class DataDir:
                     f"The data folder {self.path} cannot be made: {error.strerror}; "
                     "choose another with --data-dir."
                 ) from error
+        if is_full(self.path, LEAST_FREE_BYTES):
+            raise StackError(
+                f"The disk that holds {self.path} is full (less than "
+                f"{LEAST_FREE_BYTES // 1024**2} MB are left): make room, or choose another "
+                "--data-dir."
+            )
         # PostgreSQL may run as another user than root and must pass through; the files are closed.
         self.path.chmod(0o711)
 

@@ -69,7 +69,7 @@ class Display:
             case EventKind.READY:
                 self._done(name, self._under_way.pop(name))
                 self._show_under_way()
-            case EventKind.DIED:
+            case EventKind.DIED | EventKind.UNLOGGED:
                 self._line("✗", "red", f"{name}: {event.detail}")
             case EventKind.RESTARTED:
                 self._line("✓", "green", f"{name} answers again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
 
@@ -21,9 +22,15 @@ def sentence_for(error: OSError, folder: Path) -> str:
 
 
 def sentence_for_output(said: str, folder: Path) -> str | None:
-    """What the last words of a program mean, when they are of a known kind."""
-    if "No space left on device" in said:
+    """What the end of a program means, when its last words or the disk tell."""
+    # On a full disk even the words may be missing.
+    if "No space left on device" in said or is_full(folder):
         return f"The disk that holds {folder} is full: make room, or choose another --data-dir."
     if "Read-only file system" in said:
         return f"{folder} cannot be written (read-only): choose another --data-dir."
     return None
+
+
+def is_full(folder: Path, needed_bytes: int = 1024 * 1024) -> bool:
+    """Whether less than `needed_bytes` are left on the disk of `folder`."""
+    return shutil.disk_usage(folder).free < needed_bytes

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import psutil
 import psycopg
 
-from moderation_site.local.errors import StackError
+from moderation_site.local.errors import StackError, sentence_for_output
 from moderation_site.local.probes import postgres_answers
 from moderation_site.local.program import Program, RunAs, launch_line
 
@@ -151,9 +151,13 @@ class Postgres:
             check=False,
         )
         if done.returncode != 0:
-            lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+            said = f"{done.stdout}\n{done.stderr}"
+            known = sentence_for_output(said, self.data_dir.parent)
+            lines = [line for line in said.splitlines() if "error" in line.lower()]
             reason = lines[0] if lines else f"exit code {done.returncode}"
-            raise StackError(f"PostgreSQL could not make its data in {self.data_dir}: {reason}")
+            raise StackError(
+                known or f"PostgreSQL could not make its data in {self.data_dir}: {reason}"
+            )
 
     def _check_version(self, version: str) -> None:
         if version != "18":

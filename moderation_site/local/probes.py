@@ -36,6 +36,21 @@ def http_ok(host: str, port: int, path: str) -> Probe:
     return probe
 
 
+def listens(host: str, port: int) -> Probe:
+    """A probe that is true when a connection is accepted."""
+
+    async def probe() -> bool:
+        try:
+            async with asyncio.timeout(ATTEMPT_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(host, port)
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
+
+    return probe
+
+
 def postgres_answers(database_url: str) -> Probe:
     """A probe that is true when a query on `database_url` returns."""
 

@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psycopg
+
 from moderation_site.local.datadir import DataDir
+from moderation_site.local.errors import StackError
 from moderation_site.local.postgres import Postgres
+from moderation_site.local.probes import Probe, listens, postgres_answers, redis_answers
 from moderation_site.local.program import Program
 from moderation_site.local.redis import Redis
 from moderation_site.local.triton import (
@@ -34,21 +38,27 @@ def parse_replicas(value: str) -> list[Replica]:
     The name may be left out; HTTP and metrics are then 8000 and 8002, as Triton has them.
 
     Raises:
-        ValueError: It is not of that form.
+        StackError: It is not of that form.
     """
-    return [
-        _parse_replica(item.strip(), number)
-        for number, item in enumerate(value.split(","), start=1)
-        if item.strip()
-    ]
+    try:
+        return [
+            _parse_replica(item.strip(), number)
+            for number, item in enumerate(value.split(","), start=1)
+            if item.strip()
+        ]
+    except ValueError as error:
+        raise StackError(
+            "TRITON_REPLICAS must list name=host:grpc-port[:http-port[:metrics-port]], "
+            f"separated by commas; this is not such an item: {error}"
+        ) from error
 
 
 def _parse_replica(item: str, number: int) -> Replica:
     name, _, address = item.rpartition("=")
     host, *ports = address.split(":")
-    numbers = [int(port) for port in ports]
-    if not host or not 1 <= len(numbers) <= 3:
+    if not host or not 1 <= len(ports) <= 3 or not all(port.isdecimal() for port in ports):
         raise ValueError(item)
+    numbers = [int(port) for port in ports]
     defaults = [0, DEFAULT_HTTP_PORT, DEFAULT_METRICS_PORT]
     return Replica(name or f"triton-{number}", host, *(numbers + defaults[len(numbers) :]))
 
@@ -81,6 +91,20 @@ class Servers:
         if self.redis is not None:
             own["REDIS_URL"] = self.redis.redis_url
         return own | dict(self.given)
+
+    async def check_given(self) -> None:
+        """Makes sure that the servers of others answer.
+
+        Raises:
+            StackError: One does not.
+        """
+        if "DATABASE_URL" in self.given:
+            await _require("DATABASE_URL", postgres_answers(self.given["DATABASE_URL"]))
+        if "REDIS_URL" in self.given:
+            await _require("REDIS_URL", redis_answers(self.given["REDIS_URL"]))
+        if "TRITON_REPLICAS" in self.given:
+            for replica in self.triton:
+                await _require("TRITON_REPLICAS", listens(replica.host, replica.grpc_port))
 
     def prepare(self, step: Step) -> list[Program]:
         """Does what must be done before the servers can start, and says what to run."""
@@ -120,6 +144,19 @@ class Servers:
             )
             for replica in self.triton
         ]
+
+
+async def _require(variable: str, probe: Probe) -> None:
+    # The value stays unsaid: it holds a password.
+    try:
+        answers = await probe()
+    except (psycopg.Error, ValueError) as error:
+        raise StackError(f"{variable} is not an address of the kind it should be.") from error
+    if not answers:
+        raise StackError(
+            f"{variable} is set, but nothing answers there: start that server, or unset "
+            f"{variable} to run an embedded one."
+        )
 
 
 def plan_servers(

@@ -17,7 +17,7 @@ from typing import Self
 
 import psutil
 
-from moderation_site.local.errors import StackError, sentence_for_output
+from moderation_site.local.errors import StackError, sentence_for, sentence_for_output
 from moderation_site.local.logs import RotatingLog
 from moderation_site.local.program import Program, launch_line
 
@@ -36,6 +36,7 @@ class EventKind(StrEnum):
     DIED = "died"
     RESTARTED = "restarted"
     STOPPED = "stopped"
+    UNLOGGED = "unlogged"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ class Child:
     log: RotatingLog
     process: asyncio.subprocess.Process | None = None
     started_at_s: float = 0.0
+    is_logged: bool = True
+    is_buried: bool = False
+    reading: int | None = None  # the end of the pipe that carries its output
     keeper: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
@@ -172,20 +176,39 @@ class Supervisor:
             os.close(writing)
         child.started_at_s = asyncio.get_running_loop().time()
         self._tell_warden(f"+ {child.process.pid} {int(program.orphan_signal)}")
-        self._pump(reading, child.log)
+        child.is_buried = False
+        self._stop_reading(child)
+        os.set_blocking(reading, False)
+        child.reading = reading
+        asyncio.get_running_loop().add_reader(reading, self._read, child)
 
-    def _pump(self, reading: int, log: RotatingLog) -> None:
-        loop = asyncio.get_running_loop()
+    def _read(self, child: Child) -> None:
+        assert child.reading is not None
+        try:
+            data = os.read(child.reading, 65536)
+        except BlockingIOError:
+            return
+        if data:
+            self._write_log(child, data)
+        else:
+            self._stop_reading(child)
 
-        def read() -> None:
-            data = os.read(reading, 65536)
-            if data:
-                log.write(data)
-            else:
-                loop.remove_reader(reading)
-                os.close(reading)
+    def _stop_reading(self, child: Child) -> None:
+        if child.reading is not None:
+            asyncio.get_running_loop().remove_reader(child.reading)
+            os.close(child.reading)
+            child.reading = None
 
-        loop.add_reader(reading, read)
+    def _write_log(self, child: Child, data: bytes) -> None:
+        """The child must be read even when its words can't be kept, or it would block."""
+        try:
+            child.log.write(data)
+            child.is_logged = True
+        except OSError as error:
+            if child.is_logged:
+                sentence = sentence_for(error, child.log.path)
+                self._report(Event(EventKind.UNLOGGED, child.program.name, sentence))
+            child.is_logged = False
 
     async def _wait_until_ready(self, child: Child) -> None:
         program, loop = child.program, asyncio.get_running_loop()
@@ -226,16 +249,17 @@ class Supervisor:
         try:
             await self._spawn(child)
             await self._wait_until_ready(child)
+            self.on_restart()
         except ChildDiedError:
             return  # the caller sees the exit
         except ChildSilentError as error:
             self._report(Event(EventKind.DIED, child.program.name, str(error)))
             await self._kill(child)
-        except (OSError, StackError) as error:  # before_start: a full disk, say
-            self._report(Event(EventKind.DIED, child.program.name, str(error)))
+        except OSError as error:  # a full disk, say
+            sentence = sentence_for(error, self._log_dir.parent)
+            self._report(Event(EventKind.DIED, child.program.name, sentence))
         else:
             self._report(Event(EventKind.RESTARTED, child.program.name))
-            self.on_restart()
 
     async def _stop(self) -> None:
         keepers = [c.keeper for stage in self._stages for c in stage if c.keeper is not None]
@@ -257,7 +281,13 @@ class Supervisor:
             self._bury(child)
             child.program.after_stop()
             self._report(Event(EventKind.STOPPED, child.program.name))
+        self._read_rest(child)
         child.log.close()
+
+    def _read_rest(self, child: Child) -> None:
+        if child.reading is not None:
+            self._read(child)
+        self._stop_reading(child)
 
     async def _wait_for_exit(self, child: Child) -> None:
         assert child.process is not None
@@ -282,6 +312,9 @@ class Supervisor:
     def _bury(self, child: Child) -> None:
         """Ends what a dead child leaves in its process group, and lets the warden forget it."""
         assert child.process is not None
+        if child.is_buried:
+            return  # by now the number may be somebody else's
+        child.is_buried = True
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.process.pid, signal.SIGKILL)
         self._tell_warden(f"- {child.process.pid}")

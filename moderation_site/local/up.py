@@ -127,6 +127,9 @@ class Stack:
         """Starts everything, stays until cancelled, stops everything."""
         started_at_s = time.monotonic()
         require_free(self._options.host, self._options.port)
+        ready_file = self._options.ready_file
+        if ready_file is not None and not ready_file.expanduser().absolute().parent.is_dir():
+            raise StackError(f"The folder of the ready file {ready_file} is not there: make it.")
         self._data_dir.create()
         with self._data_dir.lock():
             ended = end_leftovers(self._data_dir.stack_id)
@@ -138,6 +141,7 @@ class Stack:
                 given=os.environ,
                 wanted=EVERYTHING,
             )
+            await servers.check_given()
             try:
                 await self._run_all(servers, started_at_s)
             finally:
