@@ -9,6 +9,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("apps.accounts.urls")),
     path("operate/", include("apps.dashboard.urls")),
     path("review/", include("apps.review.urls")),
+    path("api/v1/", include("apps.api.urls")),
 ]
 
 handler400 = "apps.core.errors.bad_request"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
+from django.utils.translation import gettext_noop as _
 
 DOCS_PATH = "/api/v1/docs"
 
@@ -15,6 +16,7 @@ class ProblemKind:
     slug: str
     status: int
     title: str
+    meaning: str
     retry_after_s: int | None = None
 
     @property
@@ -23,17 +25,80 @@ class ProblemKind:
         return f"{DOCS_PATH}#{self.slug}"
 
 
-MALFORMED = ProblemKind("malformed-json", 400, "The body is not valid JSON")
-UNAUTHENTICATED = ProblemKind("unauthenticated", 401, "The API key is missing or not valid")
-NOT_FOUND = ProblemKind("not-found", 404, "There is nothing at this address")
-METHOD_NOT_ALLOWED = ProblemKind("method-not-allowed", 405, "This address has no such method")
-CONFLICT = ProblemKind("revision-conflict", 409, "This revision says something else already")
-TOO_LARGE = ProblemKind("body-too-large", 413, "The body is too large")
-UNSUPPORTED = ProblemKind("unsupported-media-type", 415, "The body has to be JSON")
-INVALID = ProblemKind("invalid-request", 422, "A field is not valid")
-INTERNAL = ProblemKind("internal-error", 500, "Something is wrong on our side")
-OVERLOADED = ProblemKind("overloaded", 503, "Too many messages are waiting", retry_after_s=1)
-UNAVAILABLE = ProblemKind("unavailable", 503, "The database is away", retry_after_s=2)
+MALFORMED = ProblemKind(
+    "malformed-json",
+    400,
+    _("The body is not valid JSON"),
+    _("Nothing was stored. Send one JSON document in UTF-8, without a byte-order mark."),
+)
+UNAUTHENTICATED = ProblemKind(
+    "unauthenticated",
+    401,
+    _("The API key is missing or not valid"),
+    _("Send `Authorization: Bearer KEY` with a key that is neither revoked nor expired."),
+)
+NOT_FOUND = ProblemKind(
+    "not-found",
+    404,
+    _("There is nothing at this address"),
+    _("Check the path, or the id that you were given."),
+)
+METHOD_NOT_ALLOWED = ProblemKind(
+    "method-not-allowed",
+    405,
+    _("This address has no such method"),
+    _("The header Allow names those that it has."),
+)
+CONFLICT = ProblemKind(
+    "revision-conflict",
+    409,
+    _("This revision says something else already"),
+    _(
+        "A message with this group, external_id and revision is stored, with another sender, text "
+        "or quoted_text. Nothing was changed. Send an edit with a higher revision."
+    ),
+)
+TOO_LARGE = ProblemKind(
+    "body-too-large",
+    413,
+    _("The body is too large"),
+    _("A body holds at most 4 MiB. Send fewer messages at a time."),
+)
+UNSUPPORTED = ProblemKind(
+    "unsupported-media-type",
+    415,
+    _("The body has to be JSON"),
+    _("Send `Content-Type: application/json`, and no Content-Encoding."),
+)
+INVALID = ProblemKind(
+    "invalid-request",
+    422,
+    _("A field is not valid"),
+    _(
+        "Nothing was stored. `errors` names each place, in the body by a JSON pointer, and what is "
+        "wrong there. Sending the same again answers the same."
+    ),
+)
+INTERNAL = ProblemKind(
+    "internal-error",
+    500,
+    _("Something is wrong on our side"),
+    _("Send the same request again; it takes effect once. Tell the operator the request_id."),
+)
+OVERLOADED = ProblemKind(
+    "overloaded",
+    503,
+    _("Too many messages are waiting"),
+    _("Send the same request again after Retry-After seconds; it takes effect once."),
+    retry_after_s=1,
+)
+UNAVAILABLE = ProblemKind(
+    "unavailable",
+    503,
+    _("The database is away"),
+    _("Send the same request again after Retry-After seconds; it takes effect once."),
+    retry_after_s=2,
+)
 
 ALL_KINDS = (
     MALFORMED,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext_noop as _
+
 from apps.api import problems
 from apps.api.messages import MessageOperations
 from apps.api.operations import Answer, Operation, Parameter
 from apps.api.schemas import (
-    BATCH_MOST_MESSAGES,
-    LOOKUP_MOST_IDS,
     BatchIn,
     BatchOut,
     HealthOut,
@@ -20,7 +20,7 @@ from apps.api.system import SystemOperations
 _ID = Parameter(
     "id",
     "path",
-    "The id that the submission answered with.",
+    _("The id that the submission answered with."),
     {"type": "string", "pattern": "^[0-9]{1,19}$", "examples": ["1024"]},
 )
 _KEY_PART = {"type": "string", "minLength": 1, "maxLength": 200}
@@ -35,8 +35,8 @@ _EXAMPLE = {
 
 def _by_key(*, is_required: bool) -> tuple[Parameter, ...]:
     return (
-        Parameter("group", "query", "Your own id of the group.", _KEY_PART, is_required),
-        Parameter("external_id", "query", "Your own id of the message.", _KEY_PART, is_required),
+        Parameter("group", "query", _("Your own id of the group."), _KEY_PART, is_required),
+        Parameter("external_id", "query", _("Your own id of the message."), _KEY_PART, is_required),
     )
 
 
@@ -46,8 +46,8 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             id="createMessage",
             method="POST",
             path="/api/v1/messages",
-            summary="Submit a message",
-            description=(
+            summary=_("Submit a message"),
+            description=_(
                 "Stores one revision of a message and queues it for a verdict. The answer says "
                 "that it is stored; ask for the verdict with its id. Sending the same group, "
                 "external_id and revision again stores nothing and answers as the first time, "
@@ -59,7 +59,7 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             body_example=_EXAMPLE,
             answer=Answer(
                 201,
-                "The message is stored.",
+                _("The message is stored."),
                 MessageOut,
                 {
                     "Location": "Where to ask for the verdict.",
@@ -72,30 +72,30 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             id="createMessages",
             method="POST",
             path="/api/v1/messages:batch",
-            summary="Submit up to 1,000 messages",
-            description=(
-                f"Stores up to {BATCH_MOST_MESSAGES:,} messages of together at most 4 MiB. Each "
+            summary=_("Submit up to 1,000 messages"),
+            description=_(
+                "Stores up to 1,000 messages of together at most 4 MiB. Each "
                 "is checked on its own, so a bad one never stops the others; `results` has one "
                 "entry for each, in their order, with the status that it would have had alone."
             ),
             handler=handlers.create_batch,
             body=BatchIn,
             body_example={"messages": [_EXAMPLE]},
-            answer=Answer(200, "One result for each message.", BatchOut),
+            answer=Answer(200, _("One result for each message."), BatchOut),
             problems=(problems.OVERLOADED,),
         ),
         Operation(
             id="getMessage",
             method="GET",
             path="/api/v1/messages/{id}",
-            summary="Ask for one message and its verdict",
-            description=(
+            summary=_("Ask for one message and its verdict"),
+            description=_(
                 "`pending` waits for a verdict, `decided` has one, `undetermined` could not be "
                 "judged and waits for a person, `deleted` is final."
             ),
             handler=handlers.get,
             parameters=(_ID,),
-            answer=Answer(200, "The message as it stands.", MessageOut),
+            answer=Answer(200, _("The message as it stands."), MessageOut),
             problems=(problems.NOT_FOUND,),
             example_path="/api/v1/messages/1024",
         ),
@@ -103,9 +103,9 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             id="findMessages",
             method="GET",
             path="/api/v1/messages",
-            summary="Ask for several messages",
-            description=(
-                f"Either `ids`, up to {LOOKUP_MOST_IDS} separated by commas, or `group` and "
+            summary=_("Ask for several messages"),
+            description=_(
+                "Either `ids`, up to 200 separated by commas, or `group` and "
                 "`external_id`, which find every revision of one message, the newest first."
             ),
             handler=handlers.find,
@@ -113,27 +113,27 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
                 Parameter(
                     "ids",
                     "query",
-                    "Ids, separated by commas.",
+                    _("Ids, separated by commas."),
                     {"type": "string", "pattern": "^[0-9]{1,19}(,[0-9]{1,19})*$"},
                     is_required=False,
                 ),
                 *_by_key(is_required=False),
             ),
-            answer=Answer(200, "The messages found.", MessagesOut),
+            answer=Answer(200, _("The messages found."), MessagesOut),
             example_path="/api/v1/messages?ids=1024,1025",
         ),
         Operation(
             id="deleteMessage",
             method="DELETE",
             path="/api/v1/messages/{id}",
-            summary="Delete a message",
-            description=(
+            summary=_("Delete a message"),
+            description=_(
                 "Deletes every revision of the message, those included that come later. Final; "
                 "deleting again changes nothing and answers the same."
             ),
             handler=handlers.delete,
             parameters=(_ID,),
-            answer=Answer(204, "The message is deleted.", None),
+            answer=Answer(204, _("The message is deleted."), None),
             problems=(problems.NOT_FOUND,),
             example_path="/api/v1/messages/1024",
         ),
@@ -141,14 +141,14 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             id="deleteMessageByKey",
             method="DELETE",
             path="/api/v1/messages",
-            summary="Delete a message by your own ids",
-            description=(
+            summary=_("Delete a message by your own ids"),
+            description=_(
                 "The same for a backend that did not keep our id. The message need not have come "
                 "yet: a deletion that overtakes it holds, and the message is never judged."
             ),
             handler=handlers.delete_by_key,
             parameters=_by_key(is_required=True),
-            answer=Answer(204, "The message is deleted, or will be when it comes.", None),
+            answer=Answer(204, _("The message is deleted, or will be when it comes."), None),
             example_path="/api/v1/messages?group=guild-7&external_id=m-1001",
         ),
     ]
@@ -160,30 +160,30 @@ def system_routes(handlers: SystemOperations) -> list[Operation]:
             id="getOpenApi",
             method="GET",
             path="/api/v1/openapi.json",
-            summary="This API as an OpenAPI 3.1 document",
-            description="For generators and tools. Needs no key.",
+            summary=_("This API as an OpenAPI 3.1 document"),
+            description=_("For generators and tools. Needs no key."),
             handler=handlers.openapi,
-            answer=Answer(200, "The OpenAPI document.", dict),
+            answer=Answer(200, _("The OpenAPI document."), dict),
             needs_key=False,
         ),
         Operation(
             id="isAlive",
             method="GET",
             path="/healthz",
-            summary="Is the process alive?",
-            description="Asks nothing of anything else. Needs no key.",
+            summary=_("Is the process alive?"),
+            description=_("Asks nothing of anything else. Needs no key."),
             handler=handlers.healthz,
-            answer=Answer(200, "It is.", HealthOut),
+            answer=Answer(200, _("It is."), HealthOut),
             needs_key=False,
         ),
         Operation(
             id="isReady",
             method="GET",
             path="/readyz",
-            summary="Can it take messages?",
-            description="Asks the database. Needs no key.",
+            summary=_("Can it take messages?"),
+            description=_("Asks the database. Needs no key."),
             handler=handlers.readyz,
-            answer=Answer(200, "It can.", HealthOut),
+            answer=Answer(200, _("It can."), HealthOut),
             problems=(problems.UNAVAILABLE,),
             needs_key=False,
         ),

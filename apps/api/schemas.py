@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+from django.utils.translation import gettext_noop as _
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from apps.api.problems import ProblemOut
@@ -27,10 +28,10 @@ Probability = Annotated[float, Meta(ge=0, le=1)]
 class SenderIn(msgspec.Struct, forbid_unknown_fields=True):
     """Who wrote the message."""
 
-    id: Annotated[ExternalId, Meta(description="Your own id of the sender.", examples=["u-17"])]
+    id: Annotated[ExternalId, Meta(description=_("Your own id of the sender."), examples=["u-17"])]
     name: Annotated[
         Annotated[str, Meta(max_length=NAME_MOST_CHARS)] | UnsetType | None,
-        Meta(description="The name to show to moderators.", examples=["Ada"]),
+        Meta(description=_("The name to show to moderators."), examples=["Ada"]),
     ] = UNSET
 
 
@@ -39,15 +40,15 @@ class MessageIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     group: Annotated[
         ExternalId,
-        Meta(description="Your own id of the group; made at first sight.", examples=["guild-7"]),
+        Meta(description=_("Your own id of the group; made at first sight."), examples=["guild-7"]),
     ]
     external_id: Annotated[
-        ExternalId, Meta(description="Your own id of the message.", examples=["m-1001"])
+        ExternalId, Meta(description=_("Your own id of the message."), examples=["m-1001"])
     ]
     revision: Annotated[
         Annotated[int, Meta(ge=1, le=REVISION_MOST)] | UnsetType,
         Meta(
-            description="1 for a new message, higher for each edit.",
+            description=_("1 for a new message, higher for each edit."),
             examples=[1],
             extra_json_schema={"default": 1},
         ),
@@ -58,30 +59,34 @@ class MessageIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Meta(
             min_length=1,
             max_length=TEXT_MOST_CHARS,
-            description=f"1 to {TEXT_MOST_CHARS:,} Unicode code points, kept as they are.",
+            description=_("1 to 20,000 Unicode code points, kept as they are."),
             examples=["see you at the raid tonight"],
         ),
     ]
     sent_at: Annotated[
         str | UnsetType | None,
         Meta(
-            description="RFC 3339 with an offset; kept in UTC.",
+            description=_("RFC 3339 with an offset; kept in UTC."),
             examples=["2026-11-30T12:00:00Z"],
             extra_json_schema={"format": "date-time"},
         ),
     ] = UNSET
     reply_to: Annotated[
         Annotated[str, Meta(max_length=ID_MOST_CHARS)] | UnsetType | None,
-        Meta(description="Your own id of the message that this one answers.", examples=["m-1000"]),
+        Meta(
+            description=_("Your own id of the message that this one answers."), examples=["m-1000"]
+        ),
     ] = UNSET
     quoted_text: Annotated[
-        Text | UnsetType | None, Meta(description="What the message quotes, for moderators.")
+        Text | UnsetType | None, Meta(description=_("What the message quotes, for moderators."))
     ] = UNSET
     metadata: Annotated[
         Raw | UnsetType,
         Meta(
-            description=f"An object of your own, at most {METADATA_MOST_BYTES // 1024} KiB of "
-            f"JSON and {METADATA_MOST_LEVELS} levels deep; kept, never judged.",
+            description=_(
+                "An object of your own, at most 8 KiB of JSON and 8 levels deep; kept, never "
+                "judged."
+            ),
             extra_json_schema={"type": ["object", "null"]},
         ),
     ] = UNSET
@@ -127,10 +132,10 @@ LabelOut = Literal["ok", "spam", "toxic", "ad"]
 class VerdictOut(msgspec.Struct, frozen=True):
     """The verdict that stands. A person's goes over the model's, the model's over the rules'."""
 
-    label: Annotated[LabelOut | None, Meta(description="Null when undetermined.")]
+    label: Annotated[LabelOut | None, Meta(description=_("Null when undetermined."))]
     confidence: Annotated[
         Probability | None,
-        Meta(description="The label's score; null when a person decided or nothing could."),
+        Meta(description=_("The label's score; null when a person decided or nothing could.")),
     ]
     scores: ScoresOut | None
     action: Literal["allow", "hold", "remove"]
@@ -143,7 +148,7 @@ class VerdictOut(msgspec.Struct, frozen=True):
 class MessageOut(msgspec.Struct, frozen=True):
     """One revision of a message, as it stands."""
 
-    id: Annotated[str, Meta(description="Ours; a string, for it may exceed 2^53.")]
+    id: Annotated[str, Meta(description=_("Ours; a string, for it may exceed 2^53."))]
     external_id: str
     group: str
     revision: int
@@ -158,7 +163,7 @@ class BatchResultOut(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int
     message: MessageOut | UnsetType = UNSET
     replayed: Annotated[
-        bool, Meta(description="True when the key was stored before: a repeat stores nothing.")
+        bool, Meta(description=_("True when the key was stored before: a repeat stores nothing."))
     ] = False
     problem: ProblemOut | UnsetType = UNSET
 
