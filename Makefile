@@ -46,6 +46,11 @@ migrations: venv
 deploy-check: venv
 	$(CHECK_ENV) $(BIN)/python manage.py check --deploy --fail-level WARNING
 
+messages: venv ## Collect the console's texts into locale/ and compile them (needs gettext)
+	$(CHECK_ENV) $(BIN)/python manage.py makemessages -l zh_Hans --no-location --no-wrap --no-obsolete -i .venv -i .local -i tests
+	sed -i '/^"\(POT-Creation-Date\|PO-Revision-Date\|Last-Translator\|Language-Team\|Report-Msgid-Bugs-To\|Project-Id-Version\):/d' locale/zh_Hans/LC_MESSAGES/django.po
+	$(CHECK_ENV) $(BIN)/python manage.py compilemessages -i .venv
+
 templates: venv
 	$(BIN)/djlint --lint --quiet templates
 
@@ -69,4 +74,4 @@ lock: venv ## Resolve both locks again (no index address in either)
 
 venv: .venv/.locked ## Make the locked environment
 
-.PHONY: help up test check format format-check lint types imports migrations deploy-check templates browser lock venv
+.PHONY: help up test check messages format format-check lint types imports migrations deploy-check templates browser lock venv

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from apps.chat.models import Group, Message
 from apps.core.marks import Kind, Piece, pieces
 from apps.policies.models import Action, Label
-from apps.scoring.models import Verdict
+from apps.scoring.models import Source, Verdict
 
 SHOWN = 40
 # Of this many of the newest verdicts the page's first feed is filtered.
@@ -24,6 +26,14 @@ LOOKED_AT = 2_000
 MOST_CHARACTERS = 160
 MOST_NAME_CHARACTERS = 60
 UNDETERMINED = "none"
+
+
+SOURCE_WORDS: dict[str, Promise] = {
+    Source.MODEL: gettext_lazy("model"),
+    Source.RULES: gettext_lazy("rules"),
+    Source.FALLBACK: gettext_lazy("fallback"),
+    Source.PERSON: gettext_lazy("person"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,10 @@ class Row:
     @property
     def action_word(self) -> str:
         return str(Action(self.action).label)
+
+    @property
+    def source_word(self) -> str:
+        return str(SOURCE_WORDS.get(self.source, self.source))
 
     def to_json(self) -> dict[str, Any]:
         return {

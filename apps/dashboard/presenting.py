@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
 from apps.core.templatetags.figures import count, duration
 from apps.dashboard.figures import Figures, ReplicaRow, StageRow, WorkerRow
@@ -33,12 +33,26 @@ STATUS_WORDS: dict[str, Promise] = {
     "down": gettext_lazy("down"),
 }
 BREAKER_WORDS: dict[str, Promise] = {
-    "closed": gettext_lazy("closed"),
-    "open": gettext_lazy("open"),
-    "half_open": gettext_lazy("half-open"),
-    "ramping": gettext_lazy("ramping up"),
-    "forced_open": gettext_lazy("held open by hand"),
-    "forced_closed": gettext_lazy("held closed by hand"),
+    "closed": pgettext_lazy("breaker", "closed"),
+    "open": pgettext_lazy("breaker", "open"),
+    "half_open": pgettext_lazy("breaker", "half-open"),
+    "ramping": pgettext_lazy("breaker", "ramping up"),
+    "forced_open": pgettext_lazy("breaker", "held open by hand"),
+    "forced_closed": pgettext_lazy("breaker", "held closed by hand"),
+}
+# Why nothing is claimed: the kinds of `inference.errors` that make a worker hold off.
+PAUSE_WORDS: dict[str, Promise] = {
+    "no_replica": gettext_lazy("no replica takes calls"),
+    "unreachable": gettext_lazy("no replica can be reached"),
+    "connect_failed": gettext_lazy("no replica can be reached"),
+    "model_not_ready": gettext_lazy("the model is not ready"),
+    "model_failed": gettext_lazy("the model fails"),
+    "queue_full": gettext_lazy("Triton's queue is full"),
+    "queue_expired": gettext_lazy("Triton's queue is too slow"),
+    "overloaded": gettext_lazy("Triton is overloaded"),
+    "timeout": gettext_lazy("Triton answers too late"),
+    "attempt_timeout": gettext_lazy("Triton answers too late"),
+    "deadline_exceeded": gettext_lazy("Triton answers too late"),
 }
 WORKER_WORDS: dict[str, Promise] = {
     "busy": gettext_lazy("busy"),
@@ -77,6 +91,7 @@ class WorkerView:
     row: WorkerRow
     shape: str
     word: Promise
+    pause_word: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +135,12 @@ def present(overview: Overview) -> Page:
             for row in figures.replicas
         ],
         workers=[
-            WorkerView(row, WORKER_SHAPES[row.state], WORKER_WORDS[row.state])
+            WorkerView(
+                row,
+                WORKER_SHAPES[row.state],
+                WORKER_WORDS[row.state],
+                pause_word(row.paused_because),
+            )
             for row in figures.workers
         ],
     )
@@ -136,13 +156,18 @@ def _banner(figures: Figures, backlog: Backlog) -> Banner | None:
         return Banner(
             "degraded",
             _("Paused"),
-            _("Judging is paused: %(reason)s.") % {"reason": figures.paused_because},
+            _("Judging is paused: %(reason)s.") % {"reason": pause_word(figures.paused_because)},
             _("New messages are stored and wait; nothing is lost."),
         )
     if (backlog.oldest_age_s or 0.0) > LATE_AFTER_S:
         return _late(backlog)
     missing = [replica for replica in figures.replicas if not replica.is_serving]
     return _replicas_missing(missing, figures) if missing else None
+
+
+def pause_word(kind: str) -> str:
+    """A kind that has no words yet is better than none."""
+    return str(PAUSE_WORDS.get(kind, kind))
 
 
 def _waiting(backlog: Backlog) -> str:

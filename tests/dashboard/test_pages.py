@@ -79,8 +79,8 @@ def test_one_replica_missing_is_named(operator: Client) -> None:
 
 
 def test_a_paused_pipeline_says_why(operator: Client) -> None:
-    alive(paused_because="every replica is overloaded")
-    assert "Judging is paused: every replica is overloaded." in read(operator)
+    alive(paused_because="overloaded")
+    assert "Judging is paused: Triton is overloaded." in read(operator)
 
 
 def test_an_old_backlog_is_said_to_be_late(operator: Client) -> None:
@@ -167,3 +167,13 @@ def test_history_is_columns_of_one_length(operator: Client) -> None:
     alive(verdicts=10, total_ms=[5.0])
     columns = operator.get("/operate/history.json").json()
     assert {len(values) for values in columns.values()} == {len(columns["at_s"])}
+
+
+def test_page_in_chinese_uses_the_products_words(operator: Client) -> None:
+    store(sample(timezone.now(), replicas=[replica(breaker="open")], paused_because="no_replica"))
+    VerdictFactory(action="hold")
+    operator.post(reverse("accounts:language"), {"language": "zh-hans"})
+    page = read(operator)
+    assert 'lang="zh-Hans"' in page
+    for word in ("副本", "判定", "消息", "群组", "标签", "暂扣", "断开", "没有副本接受调用"):
+        assert word in page

@@ -80,7 +80,7 @@ class VerdictFeed extends HTMLElement {
       cell("muted", this.#word(action)),
       deleted ? cell("text-cell faint", this.dataset.wordDeleted) : cell("text-cell", foreign(text)),
       cell("muted group-cell", foreign(group)),
-      cell("small faint", source),
+      cell("small faint", this.#word(source)),
       cell("num", milliseconds(ms)),
     );
     return row;
