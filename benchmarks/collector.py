@@ -185,7 +185,11 @@ async def _with_batches(
 
     async def sender() -> None:
         while (started_s := time.perf_counter()) < ends_s:
-            await send(list(itertools.islice(texts, batch)))
+            try:
+                await send(list(itertools.islice(texts, batch)))
+            except grpc.aio.AioRpcError:
+                tally.refused += batch
+                continue
             ended_s = time.perf_counter()
             if begins_s <= ended_s < ends_s:
                 tally.latencies_ms.append((ended_s - started_s) * 1000)
