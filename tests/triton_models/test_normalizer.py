@@ -121,6 +121,8 @@ def test_other_scripts_as_such_are_left_alone(text: str) -> None:
         ("加-薇-芯", "加薇芯"),
         ("加★微★信", "加微信"),
         ("加 . 微 . 信", "加微信"),
+        ("无抵*押*贷*款", "无抵押贷款"),
+        ("牛#牛 体★育", "牛牛体育"),
         ("c a s i n o", "casino"),
         ("c-a-s-i-n-o tonight", "casino tonight"),
         ("f.r.e.e", "free"),
@@ -147,6 +149,10 @@ def test_spaced_and_split_words_are_joined(text: str, expected: str) -> None:
         "ls -l -a -h",
         "I a m",
         "北京-上海",
+        "马克·吐温",
+        "铁、磷、钙",
+        "5*6=30",
+        "#话题# 今天",
         "你好 在吗",
     ],
 )
@@ -345,7 +351,7 @@ TRICKY = st.sampled_from(
     [
         *"aAbeiostz 0134579@$!%/.-_*xn\0\n…",
         *"\u200b\u200d\u200c\ufe0f\u0301\u0337\u202e\u2068\u3000\u00ad\U000e0067",
-        *"аеостο加微信ｆ𝐟🅰👍🏽🏴ﬁक्मीم각ㄱᆨﷺ①ᴀⲀ",
+        *"#★аеостο加微信ｆ𝐟🅰👍🏽🏴ﬁक्मीم각ㄱᆨﷺ①ᴀⲀ",
         "%E2%80%8B",
         "xn--fiq228c",
         "fr33",

@@ -50,7 +50,9 @@ WIDE_LOOK_ALIKES = dict(
     )
 )
 BIDI_CONTROLS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-SPLITTERS = set("-_.*·•|/\\~+=^#&★☆◆◇●○▪■□※→»«°´`'‐‑‒–—―・●,:;。，、")
+SPLITTERS = set("-_.*·•|/\\~+=^#&★☆◆◇●○▪■□※→»«°´`'‐‑‒–—―・●")
+# Nobody writes these between two ideographs but to split a word.
+FOREIGN_SPLITTERS = set("*#^_|★☆◆◇●○■□※")
 LEET = set("013457@$!|+€£")
 
 
@@ -243,6 +245,8 @@ class TableMaker:
             flags |= flag.PICTURE
         if chr(code_point) in SPLITTERS:
             flags |= flag.SPLITTER
+        if chr(code_point) in FOREIGN_SPLITTERS:
+            flags |= flag.FOREIGN_SPLITTER
         return int(flags)
 
     @staticmethod

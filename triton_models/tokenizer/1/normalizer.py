@@ -22,8 +22,8 @@ import numpy as np
 (
     SPACE, LETTER, LATIN, CYRILLIC, GREEK, OTHER_ALPHABET, HISTORIC, CJK, DIGIT, LEET, SPLITTER,
     PICTURE, USES_JOINERS, INVISIBLE, JOINER, SELECTOR, TAG, BIDI, EXPANDS, COMPOSES, STYLED,
-    COMBINING, MARK,
-) = (1 << bit for bit in range(23))  # fmt: skip
+    COMBINING, MARK, FOREIGN_SPLITTER, FOLDS,
+) = (1 << bit for bit in range(25))  # fmt: skip
 
 # What was undone: the bits of the UNDONE output. Names are part of the API (a verdict's reasons).
 UNDONE_BITS = {
@@ -63,7 +63,7 @@ LEET_LETTERS = {
     "0": "o", "1": "il", "3": "e", "4": "a", "5": "s", "7": "t", "@": "a", "$": "s", "!": "i",
     "|": "li", "+": "t", "€": "e", "£": "l",
 }  # fmt: skip
-LEET_WORD = re.compile(r"[a-z0-9@$!|+€£]*[a-z][a-z0-9@$!|+€£]*", re.IGNORECASE)
+LEET_WORD = re.compile(r"[a-zA-Z0-9@$!|+€£]{3,}")
 INSIDE_ONLY = "!|+@€£"  # at the edge of a word these are punctuation, mentions and prices
 MAX_LEET_VARIANTS = 16
 STRETCH = re.compile(r"([^\W\d_])\1\1+", re.IGNORECASE)
@@ -72,10 +72,15 @@ PERCENT_RUN = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 LINK_WITH_PERCENT = re.compile(r"\S*%[0-9A-Fa-f]{2}\S*")
 PUNYCODE_LABEL = re.compile(r"(?<![A-Za-z0-9-])xn--([A-Za-z0-9-]{1,59})", re.IGNORECASE)
 
-# Shapes: one ASCII letter a character, so that patterns over kinds of characters are plain regexes.
-SPACED_CJK = re.compile(r"(?<!h)h(?:(?:s{1,3}|s?[pq]{1,2}s?)h(?!h)){2,}")
+# Shapes: one ASCII letter a character, so that patterns over kinds of characters are plain
+# regexes: h ideograph or kana, a letter, 0 digit, s space, p splitter, q one that is a leet letter,
+# too, d one that nobody writes between ideographs.
+SPACED_CJK = re.compile(r"(?<!h)h(?:(?:s{1,3}|s?[pqd]{1,2}s?)h(?!h)){2,}")
+SPLIT_CJK = re.compile(r"(?<=h)d{1,2}(?=h)")
 SPACE_IN_CJK = re.compile(r"(?<=h)s+(?=h)")
-SPACED_LETTERS = re.compile(r"(?<![a0hq])a(?:[spq][a0](?![a0h])){2,}")
+SPACED_LETTERS = re.compile(r"(?<![a0hq])a(?:[spqd][a0](?![a0h])){2,}")
+# How far apart SPACED_CJK allows two ideographs to be.
+FARTHEST_IDEOGRAPH = 5
 SPACES = re.compile(r"s{2,}|^s|s$")
 
 
@@ -109,7 +114,7 @@ class CharacterTable:
             every = np.arange(len(stored["fold_shift"]), dtype=np.uint32)
             self.fold = every + stored["fold_shift"]
             self.ids = (every + stored["id_shift"]).astype(np.int64)
-            self.flags = stored["flags"]
+            self.flags = stored["flags"] | np.where(stored["fold_shift"], np.uint32(FOLDS), 0)
             self.twin = stored["twin"]
             self.wide = stored["wide"]
             expanding = stored["expanding"].tolist()
@@ -127,6 +132,7 @@ class CharacterTable:
             shapes[(self.flags & flag) != 0] = ord(shape)
         # A splitter that is also a leet letter: between letters it splits ("c+a+s+h").
         shapes[(self.flags & (LEET | SPLITTER)) == (LEET | SPLITTER)] = ord("q")
+        shapes[(self.flags & FOREIGN_SPLITTER) != 0] = ord("d")
         return shapes
 
     def _twins_into(self, script: int) -> dict[str, str]:
@@ -152,10 +158,13 @@ class Draft:
         flags = self._table.flags[self.codes]
         self.has = int(np.bitwise_or.reduce(flags)) if len(flags) else 0
         self.flags: list[int] = flags.tolist()
+        self._shape: str | None = None
 
     def shape(self) -> str:
-        """The kinds of the characters as a string: h CJK, a letter, 0 digit, s space, p symbol."""
-        return self._table.shapes[self.codes].tobytes().decode("ascii")
+        """The kinds of the characters as a string, for the patterns above."""
+        if self._shape is None:
+            self._shape = self._table.shapes[self.codes].tobytes().decode("ascii")
+        return self._shape
 
     def replace(self, edits: Sequence[tuple[int, int, str]], undone: int = 0) -> None:
         """Put `(start, end, new text)` in, sorted and apart, and note what that undid."""
@@ -222,7 +231,8 @@ class Normalizer:
                 step(draft)
             if draft.text == before:
                 break
-        return Normalized(draft.text, [offsets[i] for i in draft.offsets], draft.undone | cut)
+        raw = [offsets[i] for i in draft.offsets] if cut else draft.offsets
+        return Normalized(draft.text, raw, draft.undone | cut)
 
     def ids(self, text: str) -> np.ndarray:
         """The ids of a normalised text; characters that carry nothing have none."""
@@ -248,9 +258,8 @@ class Normalizer:
             draft.replace(
                 [(i, i + 1, expansions[c]) for i, c in enumerate(draft.text) if c in expansions]
             )
-        folded = to_text(self.table.fold[draft.codes])
-        if folded != draft.text:
-            draft.replace([(0, len(folded), folded)])
+        if draft.has & FOLDS:
+            draft.replace([(0, len(draft.text), to_text(self.table.fold[draft.codes]))])
 
     def _compose(self, draft: Draft) -> None:
         if not draft.has & (COMPOSES | MARK):
@@ -332,6 +341,8 @@ class Normalizer:
             pieces = enumerate(draft.text[match.start() : match.end()], match.start())
             edits += [(i, i + 1, "") for i, _ in pieces if not draft.flags[i] & CJK]
         draft.replace(edits, UNDONE_BITS["spaced_letters"])
+        split = [(*match.span(), "") for match in SPLIT_CJK.finditer(draft.shape())]
+        draft.replace(split, UNDONE_BITS["spaced_letters"])
         # Elsewhere a space between two ideographs is punctuation, not a disguise.
         draft.replace([(*match.span(), "") for match in SPACE_IN_CJK.finditer(draft.shape())])
 
@@ -362,18 +373,17 @@ class Normalizer:
     def _read_leet(self, draft: Draft) -> None:
         if not draft.has & LEET or not draft.has & LATIN:
             return
-        edits = []
-        for match in LEET_WORD.finditer(draft.text):
-            start, end = match.span()
-            while end > start and draft.text[end - 1] in INSIDE_ONLY:
-                end -= 1
-            while start < end and draft.text[start] in INSIDE_ONLY:
-                start += 1
-            word = draft.text[start:end]
-            plain = self._unleet(word)
-            if plain != word:
-                edits.append((start, end, plain))
-        draft.replace(edits, UNDONE_BITS["leet"])
+        draft.replace(list(self._leet_edits(draft.text)), UNDONE_BITS["leet"])
+
+    def _leet_edits(self, text: str) -> Iterator[tuple[int, int, str]]:
+        for match in LEET_WORD.finditer(text):
+            if match.group().isalpha():
+                continue
+            word = match.group().strip(INSIDE_ONLY)
+            if word.isdigit() or (plain := self._unleet(word)) == word:
+                continue
+            start = match.start() + match.group().index(word)
+            yield start, start + len(word), plain
 
     def _unleet(self, word: str) -> str:
         """The word with its digits read as letters, if that makes a known word; else unchanged."""
@@ -434,46 +444,70 @@ class Normalizer:
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """UTF-8 texts to padded ids. Broken bytes become U+FFFD in their message alone."""
         rows, undone = decode_rows(texts)
-        codes, starts, ends = join_rows(rows)
-        flags = self.table.flags[codes]
-        ids = self.table.ids[codes]
-        suspects = self._suspects(rows, ids, flags, starts)
-        keep = keep_mask(ids, flags)
-        undone_bits = np.array(undone, dtype=np.int32)
+        batch = self._look_up(rows)
+        keep = keep_mask(batch)
         slow = {}
-        for row in suspects:
-            keep[starts[row] : ends[row]] = False
+        for row in self._rows_to_undo(rows, batch):
+            keep[batch.starts[row] : batch.ends[row]] = False
             normalized = self.normalize(rows[row])
             slow[row] = self.ids(normalized.text)
-            undone_bits[row] |= normalized.undone
+            undone[row] |= normalized.undone
         kept_before = np.concatenate(([0], np.cumsum(keep)))
-        lengths = kept_before[ends] - kept_before[starts]
+        lengths = kept_before[batch.ends] - kept_before[batch.starts]
         for row, own in slow.items():
             lengths[row] = len(own)
-        return pad_rows(ids[keep], lengths, slow, undone_bits)
+        return pad_rows(batch.ids[keep], lengths, slow, np.array(undone, dtype=np.int32))
 
-    def _suspects(
-        self, rows: list[str], ids: np.ndarray, flags: np.ndarray, starts: np.ndarray
-    ) -> list[int]:
+    def _look_up(self, rows: list[str]) -> "Flat":
+        """All rows as one array with a separator after each.
+
+        A row that is too long leaves only a start here: it goes the slow way.
+        """
+        short = [row if len(row) <= MAX_JUDGED_CHARS else "" for row in rows]
+        lengths = np.fromiter(map(len, short), dtype=np.int64, count=len(short))
+        codes = to_codes(SEPARATOR.join((*short, "")))
+        ends = np.cumsum(lengths + 1) - 1
+        flags, ids = self.table.flags[codes], self.table.ids[codes]
+        flags[ends] = 0  # a NUL of a message's own is flagged, a separator is nothing
+        return Flat(ids, flags, ends - lengths, ends)
+
+    def _rows_to_undo(self, rows: list[str], batch: "Flat") -> list[int]:
         """Rows in which something may have to be undone; `normalize` leaves the others alone."""
-        hits = [suspect_positions(ids, flags)]
-        found = set(
-            np.unique(np.searchsorted(starts, np.concatenate(hits), side="right") - 1).tolist()
-        )
-        joined_has = int(np.bitwise_or.reduce(flags)) if len(flags) else 0
-        if joined_has & (CYRILLIC | GREEK | OTHER_ALPHABET):
-            row_flags = np.bitwise_or.reduceat(flags, starts)
-            others = (row_flags & (CYRILLIC | GREEK | OTHER_ALPHABET)) != 0
-            several = (
-                ((row_flags & LATIN) != 0)
-                | ((row_flags & CYRILLIC != 0) & (row_flags & GREEK != 0))
-                | (row_flags & OTHER_ALPHABET != 0)
-            )
-            found |= set(np.flatnonzero(others & several).tolist())
-        found |= {
-            i for i, row in enumerate(rows) if "n--" in row.lower() or len(row) > MAX_JUDGED_CHARS
-        }
-        return sorted(found)
+        found = set(batch.rows_at(suspect_positions(batch)))
+        if np.bitwise_or.reduce(batch.flags, initial=0) & (CYRILLIC | GREEK | OTHER_ALPHABET):
+            found.update(mixed_rows(batch))
+        for row, text in enumerate(rows):
+            if len(text) > MAX_JUDGED_CHARS or "n--" in text or "N--" in text:
+                found.add(row)
+        maybe_leet = set(batch.rows_at(leet_positions(batch))) - found
+        return sorted(found.union(row for row in maybe_leet if self._has_leet(rows[row])))
+
+    def _has_leet(self, text: str) -> bool:
+        folded = text if text.isascii() else to_text(self.table.fold[to_codes(text)])
+        return any(True for _ in self._leet_edits(folded))
+
+
+class Flat(NamedTuple):
+    """A batch as one array: ids and flags of every character, a separator (0, 0) after each row."""
+
+    ids: np.ndarray
+    flags: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    def rows_at(self, positions: np.ndarray) -> list[int]:
+        """The rows that hold these positions, each once."""
+        rows = np.searchsorted(self.starts, positions, side="right") - 1
+        return np.unique(rows).tolist()
+
+    def neighbour(self, values: np.ndarray, distance: int) -> np.ndarray:
+        """For each position the value so far after it (before, if negative); 0 outside."""
+        moved = np.zeros_like(values)
+        if distance > 0:
+            moved[:-distance] = values[distance:]
+        else:
+            moved[-distance:] = values[:distance]
+        return moved
 
 
 def to_codes(text: str) -> np.ndarray:
@@ -573,58 +607,77 @@ def decode_rows(texts: Sequence[bytes]) -> tuple[list[str], list[int]]:
         ]
 
 
-def join_rows(rows: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All rows as one array of code points with a separator after each; their starts and ends.
-
-    A row that is too long leaves only a start here: it goes the slow way.
-    """
-    short = [row if len(row) <= MAX_JUDGED_CHARS else "" for row in rows]
-    lengths = np.fromiter(map(len, short), dtype=np.int64, count=len(short))
-    codes = to_codes(SEPARATOR.join((*short, "")))
-    ends = np.cumsum(lengths + 1) - 1
-    return codes, ends - lengths, ends
-
-
-def keep_mask(ids: np.ndarray, flags: np.ndarray) -> np.ndarray:
+def keep_mask(batch: Flat) -> np.ndarray:
     """Which characters have an id of their own once spaces are trimmed."""
-    space = (flags & SPACE) != 0
-    keep = ids != 0
-    if not space.any():
-        return keep
-    drop = space.copy()
-    # A space stays between two characters, the first of a run, unless both are ideographs.
-    before = np.concatenate(([0], flags[:-1]))
-    before_id = np.concatenate(([0], ids[:-1]))
-    after = np.concatenate((flags[1:], [0]))
-    after_id = np.concatenate((ids[1:], [0]))
-    drop &= (
-        ((before & SPACE) != 0) | (before_id == 0) | (after_id == 0) | ((before & after & CJK) != 0)
-    )
-    return keep & ~drop
+    keep = batch.ids != 0
+    spaces = np.flatnonzero(batch.flags & SPACE)
+    if len(spaces):
+        # A space stays between two characters unless both are ideographs. (Runs of spaces and
+        # spaces beside hidden characters go the slow way.)
+        before, after = spaces - 1, spaces + 1
+        before_id = np.where(spaces > 0, batch.ids[before], 0)
+        ideographs = batch.flags[before] & batch.flags[after] & CJK
+        keep[spaces] = (before_id != 0) & (batch.ids[after] != 0) & (ideographs == 0)
+    return keep
 
 
-def suspect_positions(ids: np.ndarray, flags: np.ndarray) -> np.ndarray:
-    """Where a batch holds something that `normalize` may want to undo."""
-    zero = np.zeros(2, dtype=flags.dtype)
-    padded = np.concatenate((zero, flags, zero))
-    before, after = padded[1:-3], padded[3:-1]
-    before2, after2 = padded[:-4], padded[4:]
-    space, single = (flags & SPACE) != 0, flags & (ALPHABETS | CJK)
+def suspect_positions(batch: Flat) -> np.ndarray:
+    """Where a batch holds something that `normalize` may want to undo, but for leet."""
+    ids, flags = batch.ids, batch.flags
+    before, after = batch.neighbour(flags, -1), batch.neighbour(flags, 1)
     suspect = (flags & ALWAYS_SUSPECT) != 0
-    suspect |= ((flags & SELECTOR) != 0) & ((before & (PICTURE | CJK | DIGIT)) == 0)
-    suspect |= ((flags & JOINER) != 0) & ((before & (USES_JOINERS | PICTURE | SELECTOR)) == 0)
-    suspect |= space & ((before & SPACE) != 0)
-    near_letter = (before | after) & LATIN
-    suspect |= ((flags & LEET) != 0) & (near_letter != 0)
-    suspect |= (ids == ord("%")) & ((after & (DIGIT | LATIN)) != 0)
-    # The middle of three letters or ideographs that stand alone.
-    split = SPACE | SPLITTER
-    alone = (single != 0) & (before & split != 0) & (after & split != 0)
-    suspect |= alone & (((before2 | after2) & (ALPHABETS | CJK)) != 0)
+    if np.bitwise_or.reduce(flags, initial=0) & (SELECTOR | JOINER):
+        lone = (flags & SELECTOR != 0) & (before & (PICTURE | CJK | DIGIT) == 0)
+        needless = (flags & JOINER != 0) & (before & (USES_JOINERS | PICTURE | SELECTOR) == 0)
+        beside_space = (flags & HIDDEN != 0) & ((before | after) & SPACE != 0)
+        suspect |= lone | needless | beside_space
+    suspect |= (flags & before & SPACE) != 0
+    suspect |= (ids == ord("%")) & (after & (DIGIT | LATIN) != 0)
+    suspect |= spaced_letters(batch)
+    suspect |= (flags & FOREIGN_SPLITTER != 0) & ((before | after) & CJK != 0)
     same = ids[1:] == ids[:-1]
     triple = np.flatnonzero(same[1:] & same[:-1])
     stretched = triple[(flags[triple] & LETTER != 0) & (flags[triple] & CJK == 0)]
-    return np.concatenate((np.flatnonzero(suspect), stretched))
+    return np.concatenate(
+        (np.flatnonzero(suspect), stretched, spaced_ideographs(flags, before, after))
+    )
+
+
+def spaced_ideographs(flags: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Where an ideograph stands alone between two others that do, at most four signs away."""
+    split = SPACE | SPLITTER
+    alone = (flags & CJK != 0) & ((before | after) & CJK == 0)
+    middle = np.flatnonzero(alone & (before & split != 0) & (after & split != 0))
+    if not len(middle):
+        return middle
+    reach = np.arange(2, FARTHEST_IDEOGRAPH + 1)
+    last = len(flags) - 1
+    ahead = alone[np.minimum(middle[:, None] + reach, last)].any(axis=1)
+    behind = alone[np.maximum(middle[:, None] - reach, 0)].any(axis=1)
+    return middle[ahead & behind]
+
+
+def spaced_letters(batch: Flat) -> np.ndarray:
+    """Where a letter stands alone and the next two letters or digits do, too: `c a s`."""
+    flags = batch.flags
+    wordy = (flags & (ALPHABETS | CJK | DIGIT | LEET) != 0) & (flags & SPLITTER == 0)
+    alone = wordy & ~batch.neighbour(wordy, 1)
+    three = alone & batch.neighbour(alone, 2) & batch.neighbour(alone, 4)
+    return three & (flags & ALPHABETS != 0) & ~batch.neighbour(wordy, -1)
+
+
+def leet_positions(batch: Flat) -> np.ndarray:
+    """Where a sign that can stand for a letter touches a Latin letter."""
+    signs = np.flatnonzero(batch.flags & LEET)
+    beside = batch.flags[signs - 1] | batch.flags[np.minimum(signs + 1, len(batch.flags) - 1)]
+    return signs[beside & LATIN != 0]
+
+
+def mixed_rows(batch: Flat) -> list[int]:
+    """Rows that hold more than one alphabet."""
+    rows = np.bitwise_or.reduceat(batch.flags, batch.starts)
+    kinds = [(rows & kind) != 0 for kind in (LATIN, CYRILLIC, GREEK, OTHER_ALPHABET)]
+    return np.flatnonzero(sum(kind.astype(int) for kind in kinds) > 1).tolist()
 
 
 def pad_rows(
