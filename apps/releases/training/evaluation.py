@@ -85,6 +85,7 @@ def evaluate(
         recall_at_low_rate={
             lang: low_rate_recall(valid.of_language(lang), test.of_language(lang))
             for lang in (*LANGUAGES_WITH_ALL_LABELS, ALL)
+            if valid.of_language(lang).rows and test.of_language(lang).rows
         },
         calibration_error=expected_calibration_error(test.scores, test.truth),
         first_rows_right=int((first.scores.argmax(axis=1) == first.truth).sum()),

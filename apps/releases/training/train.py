@@ -119,7 +119,13 @@ def export(result: TrainingResult, repository: Path) -> int:
 
 
 def train(
-    data: Path, repository: Path, *, seed: int, report: Report, functional: Path | None = None
+    data: Path,
+    repository: Path,
+    *,
+    seed: int,
+    report: Report,
+    functional: Path | None = None,
+    options: FitOptions | None = None,
 ) -> Evaluation:
     """Train, export, measure, write the model card.
 
@@ -129,12 +135,13 @@ def train(
         seed: of everything that is drawn; the same seed and data give the same files.
         report: told about progress, one line at a time.
         functional: JSON-lines file of functional tests, only ever measured.
+        options: how to fit.
 
     Returns:
         The figures of the model card.
     """
     rows = read_rows(data)
-    result = fit_rows(rows, seed=seed, report=report, options=FitOptions())
+    result = fit_rows(rows, seed=seed, report=report, options=options or FitOptions())
     size = export(result, repository)
     report("measuring what was exported")
     own = make_rows(random.Random(seed), MODERN_MEASURED_PER_PATTERN, held_out=True)  # noqa: S311
