@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from apps.console.consumers import PoliciesConsumer
 from apps.dashboard.consumers import OperateConsumer
 from apps.review.consumers import ReviewConsumer
 
 websocket_urlpatterns: list[URLPattern] = [
     path("ws/operate/", OperateConsumer.as_asgi()),
+    path("ws/policies/", PoliciesConsumer.as_asgi()),
     path("ws/review/", ReviewConsumer.as_asgi()),
 ]

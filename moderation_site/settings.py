@@ -29,6 +29,7 @@ INSTALLED_APPS = [
     "apps.webhooks",
     "apps.review",
     "apps.dashboard",
+    "apps.console",
     "apps.api",
     "channels",
     "django_htmx",

@@ -8,6 +8,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", home, name="home"),
     path("", include("apps.accounts.urls")),
     path("operate/", include("apps.dashboard.urls")),
+    path("policies/", include("apps.console.policy_urls")),
+    path("admin/", include("apps.console.urls")),
     path("review/", include("apps.review.urls")),
     path("api/v1/", include("apps.api.urls")),
 ]

@@ -15,6 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.access import SignedInRequest, requires
@@ -33,6 +34,7 @@ BAD_REQUEST, CONFLICT = 400, 409
 
 
 @require_GET
+@never_cache
 @requires(Permission.REVIEW)
 def queue(request: SignedInRequest) -> HttpResponse:
     """The page, with the most urgent free item opened."""
@@ -41,6 +43,7 @@ def queue(request: SignedInRequest) -> HttpResponse:
 
 
 @require_GET
+@never_cache
 @requires(Permission.REVIEW)
 def item(request: SignedInRequest, item_id: int) -> HttpResponse:
     """The page with a chosen item: opened if it is free, else to look at."""
@@ -72,6 +75,7 @@ def _page(
 
 
 @require_GET
+@never_cache
 @requires(Permission.REVIEW)
 def rows(request: SignedInRequest) -> HttpResponse:
     """The queue alone."""
@@ -81,6 +85,7 @@ def rows(request: SignedInRequest) -> HttpResponse:
 
 
 @require_GET
+@never_cache
 @requires(Permission.REVIEW)
 def look(request: SignedInRequest, item_id: int) -> HttpResponse:
     """A card as it stands now, without taking a lease."""

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.db import connection
-from tests.factories import GroupFactory, PolicyFactory, UserFactory, default_policy_version
 
 from apps.accounts.models import Role, User
 from apps.audit.models import AuditEvent
@@ -20,6 +19,7 @@ from apps.policies.judging import Limits
 from apps.policies.models import Label, Policy, PolicyVersion
 from apps.policies.selectors import thresholds_in_force
 from apps.policies.services import create_policy, publish_version
+from tests.factories import GroupFactory, PolicyFactory, UserFactory, default_policy_version
 
 pytestmark = pytest.mark.django_db
 
