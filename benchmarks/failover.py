@@ -56,13 +56,13 @@ def run(options: dict[str, Any]) -> dict[str, Any]:
 class Record:
     """What the hooks and the callers saw, on the monotonic clock."""
 
-    attempts: list[tuple[float, str, str]] = field(default_factory=list)
+    attempts: list[tuple[float, str, int]] = field(default_factory=list)
     calls: list[tuple[float, str]] = field(default_factory=list)
 
     def on_attempt(self, event: AttemptEvent) -> None:
         # When it began: what a frozen replica was sent ends only with its timeout.
         began_s = time.monotonic() - event.latency_ms / 1000
-        self.attempts.append((began_s, event.replica, event.outcome))
+        self.attempts.append((began_s, event.replica, event.attempt))
 
     def share(self, name: str, since_s: float, until_s: float) -> float:
         """The replica's part of the attempts that began in this span."""
@@ -231,7 +231,7 @@ def _row(
 ) -> dict[str, Any]:
     errors = [outcome for at_s, outcome in record.calls if at_s >= fault_s and outcome != "ok"]
     calls = sum(at_s >= fault_s for at_s, _ in record.calls)
-    attempts = sum(at_s >= fault_s for at_s, _, _ in record.attempts)
+    repeated = sum(at_s >= fault_s and attempt > 1 for at_s, _, attempt in record.attempts)
     left_s = _left_s(record, target, fault_s)
     return {
         "fault": fault,
@@ -240,5 +240,5 @@ def _row(
         "calls": calls,
         "left_after_ms": None if left_s is None else round((left_s - fault_s) * 1000),
         "back_after_ms": None if back_s is None else round((back_s - restarted_s) * 1000),
-        "extra_load": round(attempts / calls - 1, 4) if calls else None,
+        "extra_load": round(repeated / calls, 4) if calls else None,
     }

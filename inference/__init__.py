@@ -29,7 +29,7 @@ from inference.hooks import Hooks
 from inference.pool import ReplicaState, ReplicaStatus
 from inference.routing import ReleaseShare, Route, Shadow, TrafficSplit
 from inference.sync import ModerationClient
-from inference.transport import (
+from inference.values import (
     LABELS,
     Classification,
     InferResult,

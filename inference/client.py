@@ -1,7 +1,8 @@
-"""The client: asynchronous, and a synchronous face over it.
+"""The asynchronous client: what callers and operators ask of it.
 
 A call goes: encode once -> choose a replica -> one attempt -> perhaps another, elsewhere -> check
-and decode. ``classify`` adds: split by ``max_batch``, bisect a batch that makes the model raise.
+and decode (see ``attempts``). ``classify`` adds: split by ``max_batch``, bisect a batch that makes
+the model raise. ``sync`` has the same for threads.
 """
 
 from __future__ import annotations
@@ -12,45 +13,25 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from inference.balancer import Balancer, ReplicaLoad, is_fair_share
-from inference.breaker import Breaker, BreakerChange, BreakerState, Permit
-from inference.config import ClientConfig, ExpiryMode, ModelRef, ReplicaConfig
+from inference.attempts import Answer, Caller, Job
+from inference.breaker import BreakerState
+from inference.config import ClientConfig, ModelRef
 from inference.deadline import Deadline
 from inference.errors import (
-    AttemptTimeoutError,
     ClientClosedError,
-    DeadlineExceededError,
     InferenceError,
     ModelFailedError,
-    ModelNotReadyError,
     NoReplicaError,
 )
 from inference.health import Monitor
-from inference.hooks import (
-    AttemptEvent,
-    BreakerEvent,
-    CallEvent,
-    CallStartEvent,
-    HedgeEvent,
-    Hooks,
-    ReplicaEvent,
-    RetryEvent,
-)
+from inference.hooks import Hooks, ReplicaEvent
 from inference.poison import judge_apart
-from inference.pool import Pool, Replica, ReplicaState, Resolver, resolve_by_system
-from inference.retry import Backoff, HedgeTimer, RetryBudget, may_retry
+from inference.pool import Replica, ReplicaState, Resolver, resolve_by_system
 from inference.streaming import ModelStream
 from inference.transport import (
-    Call,
-    Classification,
     Connection,
-    InferResult,
-    ModelMetadata,
-    ModelStatistics,
-    Tensor,
     claim_loop,
     decode_classifications,
     decode_result,
@@ -58,30 +39,21 @@ from inference.transport import (
     encode_texts,
     release_loop,
 )
+from inference.values import (
+    Classification,
+    InferResult,
+    ModelMetadata,
+    ModelStatistics,
+    Tensor,
+    refused,
+)
 
 __all__ = ["AsyncModerationClient"]
 
-Answer = TypeVar("Answer")
 T = TypeVar("T")
-Decode = Callable[[Any, str, str], Answer]
 
 NO_HOOKS = Hooks()
 LOAD_TIMEOUT_S = 120.0
-
-
-@dataclass(slots=True)
-class _Job(Generic[Answer]):
-    """One call: what is sent, how its answer is read, where it was tried."""
-
-    request_id: str
-    model: ModelRef
-    payload: bytes
-    batch: int
-    deadline: Deadline
-    decode: Decode[Answer]
-    failed_on: list[str]  # the one that failed last comes last
-    attempts: int = 0
-    trying: str = ""  # the replica of the attempt under way
 
 
 class AsyncModerationClient:
@@ -108,19 +80,12 @@ class AsyncModerationClient:
         self.config = config
         self._hooks = hooks
         self._resolver = resolver
-        self._chance = chance
-        self._balancer = Balancer(config.balancer, chance)
-        self._budget = RetryBudget(config.retry)
-        self._backoff = Backoff(config.retry, chance)
-        self._hedge_timer = HedgeTimer(config.hedge)
-        self._pool = Pool(config, self._new_replica)
-        self._monitor = Monitor(config, self._pool, self._balancer, hooks, resolver)
+        self._caller = Caller(config, hooks, chance)
+        self._pool = self._caller.pool
+        self._monitor = Monitor(config, self._pool, self._caller.balancer, hooks, resolver)
         self._ids = itertools.count(1)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
-        # Abandoned calls live here: a dropped grpc.aio call cancels itself on the wire.
-        # By number, so that a finished call is in no cycle and its socket closes at once.
-        self._abandoned: dict[int, Call] = {}
 
     async def __aenter__(self) -> AsyncModerationClient:
         return self
@@ -134,8 +99,7 @@ class AsyncModerationClient:
             return
         self._is_closed = True
         await self._monitor.stop()
-        for call in list(self._abandoned.values()):
-            call.cancel()
+        self._caller.cancel_abandoned()
         await self._pool.close()
         if self._loop is not None:
             release_loop(self._loop)
@@ -153,7 +117,8 @@ class AsyncModerationClient:
 
         A text on which the model raises (or answers NaN) does not cost the others their verdict:
         its ``Classification.error`` is set and its scores are zero, all others are judged. It is
-        found by bisection, which takes about ``2 log2(n)`` more calls, within the deadline.
+        found by bisection, which takes about ``2 log2(n)`` more calls, within the deadline. Of a
+        list that went as several calls, those that failed have their error on each of their items.
 
         Args:
             texts: Any number; lists longer than ``config.max_batch`` go as several calls.
@@ -172,9 +137,10 @@ class AsyncModerationClient:
             return await self._classify_batch(texts, deadline, model)
         parts = [texts[start : start + size] for start in range(0, len(texts), size)]
         judged = await asyncio.gather(
-            *(self._classify_batch(part, deadline, model) for part in parts)
+            *(self._classify_batch(part, deadline, model) for part in parts),
+            return_exceptions=True,
         )
-        return [row for part in judged for row in part]
+        return _put_together(parts, judged)
 
     async def infer(
         self,
@@ -205,7 +171,7 @@ class AsyncModerationClient:
         def decode(response: Any, request_id: str, replica: str) -> InferResult:
             return decode_result(response, request_id, replica)
 
-        job = _Job(
+        job = Job(
             request_id=request_id,
             model=ref,
             payload=encode_request(ref, request_id, inputs, outputs, parameters),
@@ -225,10 +191,8 @@ class AsyncModerationClient:
         Raises:
             NoReplicaError: no replica may be called.
         """
-        self._open()
-        if not self._pool.loads:
-            await self._pool.resolve(self._resolver)
-        replica, permit = self._choose(avoid, time.monotonic())
+        await self._open()
+        replica, permit = self._caller.choose(avoid, time.monotonic())
         # A stream may live for hours: it must not hold the breaker's one probe so long.
         replica.breaker.on_neither(permit)
         connection = self._pool.connection(replica)
@@ -284,7 +248,7 @@ class AsyncModerationClient:
         deadline: Deadline,
         model: ModelRef,
         avoid: str = "",
-    ) -> _Job[list[Classification]]:
+    ) -> Job[list[Classification]]:
         request_id = str(next(self._ids))
         count = len(texts)
 
@@ -293,268 +257,23 @@ class AsyncModerationClient:
 
         payload = encode_texts(model, request_id, texts)
         failed_on = [avoid] if avoid else []
-        return _Job(request_id, model, payload, count, deadline, decode, failed_on)
+        return Job(request_id, model, payload, count, deadline, decode, failed_on)
 
-    async def _run(self, job: _Job[Answer]) -> Answer:
-        """All attempts of one call."""
-        self._open()
-        hooks = self._hooks
-        if hooks.on_call_start is not None:
-            hooks.on_call_start(CallStartEvent(job.request_id, job.model.name, job.batch))
-        if hooks.on_call is None:
-            return await self._attempts(job)
-        started_s = time.monotonic()
-        outcome = "cancelled"
-        try:
-            answer = await self._attempts(job)
-            outcome = "ok"
-        except InferenceError as error:
-            outcome = error.kind
-            raise
-        else:
-            return answer
-        finally:
-            latency_ms = (time.monotonic() - started_s) * 1000
-            hooks.on_call(
-                CallEvent(
-                    job.request_id, job.model.name, outcome, latency_ms, job.attempts, job.batch
-                )
-            )
+    async def _run(self, job: Job[Answer]) -> Answer:
+        if self._loop is None or self._is_closed or not self._pool.loads:
+            await self._open()
+        return await self._caller.run(job)
 
-    def _open(self) -> None:
+    async def _open(self) -> None:
         if self._is_closed:
             raise ClientClosedError("the client is closed")
         if self._loop is None:
             self._loop = claim_loop()
             self._monitor.start(self._loop)
-
-    async def _attempts(self, job: _Job[Answer]) -> Answer:
-        self._budget.deposit()
         if not self._pool.loads:
             await self._pool.resolve(self._resolver)
-        while True:
-            try:
-                if self.config.hedge.enabled:
-                    return await self._hedged(job)
-                return await self._attempt(job)
-            except InferenceError as error:
-                error.attempts = job.attempts
-                delay_s = self._delay_before_retry(job, error)
-                if delay_s is None:
-                    raise
-                self._tell_retry(job, error, delay_s)
-            await asyncio.sleep(delay_s)
-
-    def _delay_before_retry(self, job: _Job[Answer], error: InferenceError) -> float | None:
-        """The backoff; None when ``error`` is final. Takes from the budget."""
-        retry = self.config.retry
-        remaining_s = job.deadline.remaining_s()
-        if not may_retry(error, attempts_made=job.attempts, config=retry, remaining_s=remaining_s):
-            return None
-        delay_s = self._backoff.delay_s(job.attempts)
-        if delay_s >= remaining_s or not self._budget.take():
-            return None
-        return delay_s
-
-    def _tell_retry(self, job: _Job[Answer], error: InferenceError, delay_s: float) -> None:
-        if self._hooks.on_retry is not None:
-            self._hooks.on_retry(
-                RetryEvent(
-                    job.request_id,
-                    error.replica,
-                    job.model.name,
-                    error.kind,
-                    job.attempts,
-                    delay_s * 1000,
-                )
-            )
-
-    # ------------------------------------------------------------ one attempt
-
-    def _choose(self, avoid: Sequence[str], now_s: float) -> tuple[Replica, Permit]:
-        """The replica for the next attempt and its breaker's permit.
-
-        Raises:
-            NoReplicaError: none may be called.
-        """
-        replicas = self._pool.replicas
-        most_abandoned = self.config.deadlines.max_abandoned_per_replica
-        refused_by = None
-        for load in self._balancer.order(self._pool.loads, now_s, avoid):
-            replica = replicas[load.name]
-            if replica.abandoned >= most_abandoned:
-                refused_by = "owes too many answers"
-                continue
-            permit = replica.breaker.try_acquire(now_s)
-            if permit is not None:
-                return replica, permit
-            refused_by = refused_by or "circuit open"
-        raise NoReplicaError(refused_by or "all replicas are drained or ejected")
-
-    async def _attempt(self, job: _Job[Answer]) -> Answer:
-        started_s = time.monotonic()
-        remaining_s = job.deadline.remaining_s(started_s)
-        if remaining_s <= 0:
-            raise DeadlineExceededError("the deadline passed before anything was sent")
-        replica, permit = self._choose(job.failed_on, started_s)
-        job.attempts += 1
-        job.trying = replica.name
-        attempt = job.attempts
-        limits = self.config.deadlines
-        wait_s = min(limits.attempt_timeout_ms / 1000, remaining_s)
-        wire_s = wait_s
-        if limits.mode is ExpiryMode.WAIT_LOCALLY:
-            wire_s += limits.abandon_slack_ms / 1000
-        outcome = "cancelled"
-        try:
-            call = self._pool.send(replica, job.payload, wire_s)
-            try:
-                answer = job.decode(await call.response(wait_s), job.request_id, replica.name)
-            finally:
-                if not call.is_done:
-                    self._leave(replica, call)
-        except InferenceError as error:
-            outcome = error.kind
-            error.replica = replica.name
-            if replica.name in job.failed_on:
-                job.failed_on.remove(replica.name)
-            job.failed_on.append(replica.name)
-            self._on_failure(replica, permit, error, started_s, wait_s, job.model)
-            if isinstance(error, AttemptTimeoutError) and job.deadline.has_passed():
-                outcome = DeadlineExceededError.kind
-                raise DeadlineExceededError(str(error), replica=replica.name) from None
-            raise
-        except BaseException:
-            replica.breaker.on_neither(permit)
-            raise
-        else:
-            outcome = "ok"
-            now_s = time.monotonic()
-            latency_ms = (now_s - started_s) * 1000
-            replica.load.on_success(latency_ms, now_s)
-            replica.breaker.on_success(permit, now_s)
-            if self.config.hedge.enabled:
-                self._hedge_timer.observe(latency_ms)
-            return answer
-        finally:
-            if self._hooks.on_attempt is not None:
-                self._hooks.on_attempt(
-                    AttemptEvent(
-                        job.request_id,
-                        replica.name,
-                        job.model.name,
-                        outcome,
-                        (time.monotonic() - started_s) * 1000,
-                        attempt,
-                        job.batch,
-                        len(job.payload),
-                    )
-                )
-
-    def _leave(self, replica: Replica, call: Call) -> None:
-        """Nobody waits for this call any more."""
-        if self.config.deadlines.mode is ExpiryMode.CANCEL:
-            call.cancel()
-            return
-        replica.abandoned += 1
-        number = id(call)
-        self._abandoned[number] = call
-
-        def on_done() -> None:
-            replica.abandoned -= 1
-            self._abandoned.pop(number, None)
-
-        call.on_done(on_done)
-
-    def _on_failure(
-        self,
-        replica: Replica,
-        permit: Permit,
-        error: InferenceError,
-        started_s: float,
-        wait_s: float,
-        model: ModelRef,
-    ) -> None:
-        now_s = time.monotonic()
-        counts = error.counts_against_replica
-        if isinstance(error, AttemptTimeoutError):
-            counts = is_fair_share(wait_s * 1000, replica.load.usual_ms)
-        if counts:
-            replica.load.on_failure((now_s - started_s) * 1000, now_s)
-            replica.breaker.on_failure(permit, now_s)
-        else:
-            # It answered, so it lives; yet a refusal is no success either, except for a probe:
-            # whoever answers a probe with "your request is wrong" or "busy" is back.
-            if permit.is_probe and not error.ejects_replica:
-                replica.breaker.on_success(permit, now_s)
-            else:
-                replica.breaker.on_neither(permit)
-        if error.is_overload:
-            replica.load.on_overload(now_s)
-        if error.ejects_replica and self._speaks_for_replica(error, model):
-            self._eject(replica, error.kind, now_s)
-
-    def _speaks_for_replica(self, error: InferenceError, model: ModelRef) -> bool:
-        # A call for some other unloaded model must not put the replica aside for ours.
-        return not isinstance(error, ModelNotReadyError) or model.name == self.config.model.name
-
-    def _eject(self, replica: Replica, reason: str, now_s: float) -> None:
-        # Without a monitor nobody readmits it, so then it is put aside for a moment only.
-        for_s = None if self._monitor.is_running else 1.0
-        was_ejected = replica.load.is_ejected(now_s)
-        if not self._balancer.eject(replica.load, self._pool.loads, now_s, reason, for_s):
-            return
-        if not was_ejected and self._hooks.on_replica is not None:
-            self._hooks.on_replica(ReplicaEvent(replica.name, "ready", "ejected", reason))
-
-    # ------------------------------------------------------------ hedging
-
-    async def _hedged(self, job: _Job[Answer]) -> Answer:
-        """An attempt, and a second one elsewhere if the first is slower than most."""
-        delay_s = self._hedge_timer.delay_s()
-        if delay_s is None or len(self._pool.loads) < 2:
-            return await self._attempt(job)
-        first = asyncio.ensure_future(self._attempt(job))
-        racing = [first]
-        try:
-            done, _ = await asyncio.wait(racing, timeout=delay_s)
-            if done or not self._budget.take():
-                return await first
-            rival = replace(job, failed_on=[*job.failed_on, job.trying])
-            racing.append(asyncio.ensure_future(self._attempt(rival)))
-            winner = await _first_success(racing)
-            self._tell_hedge(job, rival, delay_s, winner)
-            return await racing[max(winner, 0)]
-        finally:
-            for contestant in racing:
-                contestant.cancel()
-            await asyncio.gather(*racing, return_exceptions=True)
-
-    def _tell_hedge(
-        self, job: _Job[Answer], rival: _Job[Answer], delay_s: float, winner: int
-    ) -> None:
-        if self._hooks.on_hedge is None:
-            return
-        names = (job.trying, rival.trying)
-        won = names[winner] if winner >= 0 else ""
-        self._hooks.on_hedge(
-            HedgeEvent(job.request_id, job.model.name, *names, delay_s * 1000, won)
-        )
 
     # ------------------------------------------------------------ replicas
-
-    def _new_replica(self, config: ReplicaConfig) -> Replica:
-        def on_change(change: BreakerChange) -> None:
-            if self._hooks.on_breaker is not None:
-                self._hooks.on_breaker(
-                    BreakerEvent(config.name, change.old, change.new, change.reason, change.open_s)
-                )
-
-        return Replica(
-            config=config,
-            load=ReplicaLoad(config.name, self.config.balancer),
-            breaker=Breaker(self.config.breaker, self._chance, on_change),
-        )
 
     def replica_states(self) -> list[ReplicaState]:
         """Every replica as it stands; what the last health check found is part of it."""
@@ -579,7 +298,7 @@ class AsyncModerationClient:
         replica = self._replica(name)
         replica.load.is_draining = replica.is_removed
         replica.is_held_out = False
-        self._balancer.readmit(replica.load)
+        self._caller.balancer.readmit(replica.load)
         self._tell_replica(name, "ready", "by hand")
 
     def force_breaker(self, name: str, state: BreakerState) -> None:
@@ -662,7 +381,7 @@ class AsyncModerationClient:
 
     async def check_health(self) -> None:
         """Look at every replica now instead of waiting for the next round."""
-        self._open()
+        await self._open()
         await self._monitor.look_at_all(with_figures=True)
 
     async def _ask_all(
@@ -670,9 +389,7 @@ class AsyncModerationClient:
         question: Callable[[Connection, float], Awaitable[T]],
         timeout_s: float | None = None,
     ) -> dict[str, T | InferenceError]:
-        self._open()
-        if not self._pool.loads:
-            await self._pool.resolve(self._resolver)
+        await self._open()
         within_s = timeout_s or self.config.health.timeout_ms / 1000
 
         async def ask(replica: Replica) -> T | InferenceError:
@@ -687,15 +404,21 @@ class AsyncModerationClient:
         return {replica.name: answer for replica, answer in zip(replicas, answers, strict=True)}
 
 
-async def _first_success(racing: Sequence[asyncio.Future[Answer]]) -> int:
-    """Index of the first that succeeds, -1 when all fail."""
-    pending: set[asyncio.Future[Answer]] = set(racing)
-    while pending:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for index, contestant in enumerate(racing):
-            if contestant in done and contestant.exception() is None:
-                return index
-    return -1
+def _put_together(
+    parts: Sequence[Sequence[str | bytes]], judged: Sequence[list[Classification] | BaseException]
+) -> list[Classification]:
+    """One list; what failed says so item by item, unless everything did."""
+    failures = [each for each in judged if isinstance(each, BaseException)]
+    for failure in failures:
+        if len(failures) == len(judged) or not isinstance(failure, InferenceError):
+            raise failure
+    rows: list[Classification] = []
+    for part, answer in zip(parts, judged, strict=True):
+        if isinstance(answer, InferenceError):
+            rows += [refused(answer)] * len(part)
+        elif not isinstance(answer, BaseException):
+            rows += answer
+    return rows
 
 
 def _first_answer(answers: dict[str, T | InferenceError]) -> T:

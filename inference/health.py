@@ -16,7 +16,7 @@ from inference.config import ClientConfig
 from inference.errors import InferenceError
 from inference.hooks import Hooks, ReplicaEvent
 from inference.pool import Pool, Replica, ReplicaFacts, Resolver
-from inference.transport import ModelStatistics
+from inference.values import ModelStatistics
 
 __all__ = ["Monitor", "mean_between", "pending_requests"]
 

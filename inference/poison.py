@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from inference.errors import InferenceError, ModelFailedError, PoisonedInputError
-from inference.transport import Classification, refused
+from inference.values import Classification, refused
 
 __all__ = ["judge_apart"]
 

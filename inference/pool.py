@@ -13,7 +13,8 @@ from inference.balancer import ReplicaLoad
 from inference.breaker import Breaker, BreakerState
 from inference.config import ClientConfig, ModelRef, ReplicaConfig, TlsConfig
 from inference.errors import OverloadedError
-from inference.transport import Call, Connection, ModelStatistics
+from inference.transport import Call, Connection
+from inference.values import ModelStatistics
 
 __all__ = ["Pool", "Replica", "ReplicaFacts", "ReplicaState", "ReplicaStatus", "Resolver"]
 

@@ -57,7 +57,8 @@ from inference.errors import (
     StreamLostError,
     UnknownModelError,
 )
-from inference.transport import InferResult, StreamCall, StreamMessage, Tensor, encode_request
+from inference.transport import StreamCall, StreamMessage, encode_request
+from inference.values import InferResult, Tensor
 
 __all__ = ["ModelStream", "StreamRequest"]
 

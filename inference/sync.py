@@ -24,7 +24,7 @@ from inference.deadline import Deadline
 from inference.errors import ClientClosedError
 from inference.hooks import Hooks
 from inference.pool import ReplicaState
-from inference.transport import (
+from inference.values import (
     Classification,
     InferResult,
     ModelMetadata,

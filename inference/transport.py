@@ -18,8 +18,7 @@ import os
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -27,7 +26,6 @@ from typing import Any, NamedTuple, cast
 import grpc
 import grpc.aio
 import numpy as np
-import numpy.typing as npt
 from tritonclient.grpc import service_pb2 as pb
 
 from inference.config import ModelRef, PoolConfig, TlsConfig
@@ -35,227 +33,36 @@ from inference.errors import (
     AttemptTimeoutError,
     BadResponseError,
     InferenceError,
-    InvalidRequestError,
     MisconfiguredError,
 )
 from inference.retry import error_class_for
+from inference.values import (
+    Classification,
+    InferResult,
+    ModelMetadata,
+    ModelStatistics,
+    Tensor,
+    TensorMetadata,
+    join_texts,
+    refused,
+)
 
 __all__ = [
-    "LABELS",
     "Call",
-    "Classification",
     "Connection",
-    "InferResult",
-    "ModelMetadata",
-    "ModelStatistics",
     "StreamCall",
     "StreamMessage",
-    "Tensor",
-    "TensorMetadata",
     "claim_loop",
     "credentials_from",
     "decode_classifications",
     "decode_result",
     "encode_request",
     "encode_texts",
-    "refused",
     "release_loop",
 ]
 
 SERVICE = "/inference.GRPCInferenceService/"
-LABELS = ("ok", "spam", "toxic", "ad")
-"""The order of ``Classification.scores``."""
-
-DTYPES: Mapping[str, str] = {
-    "BOOL": "?",
-    "INT8": "<i1",
-    "INT16": "<i2",
-    "INT32": "<i4",
-    "INT64": "<i8",
-    "UINT8": "<u1",
-    "UINT16": "<u2",
-    "UINT32": "<u4",
-    "UINT64": "<u8",
-    "FP16": "<f2",
-    "FP32": "<f4",
-    "FP64": "<f8",
-}
-DATATYPES = {np.dtype(code): name for name, code in DTYPES.items()}
 _SCORES = struct.Struct("<4f")
-_LENGTH = struct.Struct("<I")
-_PREFIXES = [_LENGTH.pack(length) for length in range(4096)]
-
-
-# ---------------------------------------------------------------- values
-
-
-class Classification(NamedTuple):
-    """What the model concluded about one text.
-
-    Attributes:
-        scores: Probabilities in the order of ``LABELS``; all zero when ``error`` is set.
-        undone: Bit mask of the obfuscations that normalising undid.
-        error: Why this item, alone of its batch, has no scores; see ``classify``.
-    """
-
-    scores: tuple[float, float, float, float]
-    undone: int
-    error: InferenceError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A named array in the wire's own layout: row-major, little-endian, BYTES length-prefixed."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-    raw: bytes
-
-    @classmethod
-    def from_array(cls, name: str, array: npt.NDArray[Any]) -> Tensor:
-        """A numeric array; big-endian and strided ones are converted.
-
-        Raises:
-            InvalidRequestError: for a dtype the protocol has no name for.
-        """
-        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        datatype = DATATYPES.get(little.dtype)
-        if datatype is None:
-            raise InvalidRequestError(f"input {name}: no wire type for dtype {array.dtype}")
-        return cls(name, datatype, array.shape, little.tobytes())
-
-    @classmethod
-    def from_texts(
-        cls, name: str, texts: Sequence[str | bytes], shape: tuple[int, ...] | None = None
-    ) -> Tensor:
-        """A BYTES tensor, by default of shape ``[len(texts), 1]``. NUL bytes survive.
-
-        Raises:
-            InvalidRequestError: for a text with a lone surrogate: it has no UTF-8.
-        """
-        return cls(name, "BYTES", shape or (len(texts), 1), _join_texts(texts))
-
-    def array(self) -> npt.NDArray[Any]:
-        """A read-only view of the bytes, no copy.
-
-        Raises:
-            BadResponseError: the bytes do not fit the shape.
-        """
-        code = DTYPES.get(self.datatype)
-        if code is None:
-            raise BadResponseError(f"tensor {self.name}: {self.datatype} is not numeric")
-        try:
-            return np.frombuffer(self.raw, dtype=code).reshape(self.shape)
-        except ValueError as error:
-            raise BadResponseError(f"tensor {self.name}: bytes do not fit the shape") from error
-
-    def texts(self) -> list[bytes]:
-        """The elements of a BYTES tensor, flat.
-
-        Raises:
-            BadResponseError: a length prefix points past the end.
-        """
-        return list(_split_texts(self.name, self.raw))
-
-
-def _join_texts(texts: Sequence[str | bytes]) -> bytes:
-    try:
-        encoded = [text.encode() if isinstance(text, str) else text for text in texts]
-    except UnicodeEncodeError as error:
-        # The chained error would carry the text itself.
-        raise InvalidRequestError(f"text is not valid Unicode at {error.start}") from None
-    lengths = list(map(len, encoded))
-    parts = [b""] * (2 * len(encoded))
-    # Packing each length anew takes longer than all the rest: 62 us against 27 for 256 texts.
-    if max(lengths, default=0) < len(_PREFIXES):
-        parts[::2] = [_PREFIXES[length] for length in lengths]
-    else:
-        parts[::2] = map(_LENGTH.pack, lengths)
-    parts[1::2] = encoded
-    return b"".join(parts)
-
-
-def _split_texts(name: str, raw: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(raw):
-        end = at + 4
-        if end > len(raw):
-            raise BadResponseError(f"tensor {name}: cut inside a length")
-        start, end = end, end + _LENGTH.unpack_from(raw, at)[0]
-        if end > len(raw):
-            raise BadResponseError(f"tensor {name}: cut inside an element")
-        yield raw[start:end]
-        at = end
-
-
-@dataclass(frozen=True, slots=True)
-class InferResult:
-    """One answer: its outputs by name, and who gave it."""
-
-    outputs: Mapping[str, Tensor]
-    model: ModelRef
-    replica: str
-    request_id: str
-
-    def array(self, name: str) -> npt.NDArray[Any]:
-        """Read-only view of a numeric output.
-
-        Raises:
-            BadResponseError: there is no such output.
-        """
-        return self._output(name).array()
-
-    def texts(self, name: str) -> list[bytes]:
-        return self._output(name).texts()
-
-    def _output(self, name: str) -> Tensor:
-        try:
-            return self.outputs[name]
-        except KeyError:
-            raise BadResponseError(f"the answer has no output {name}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class TensorMetadata:
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelMetadata:
-    name: str
-    versions: tuple[str, ...]
-    platform: str
-    inputs: tuple[TensorMetadata, ...]
-    outputs: tuple[TensorMetadata, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelStatistics:
-    """Counters since the server loaded the model version; durations are sums.
-
-    Triton 2.51 counts requests its full queue refused nowhere: this client's own events do.
-    """
-
-    name: str
-    version: str
-    inference_count: int
-    execution_count: int
-    success_count: int
-    fail_count: int
-    queue_count: int
-    queue_ns: int
-    compute_ns: int
-
-    @property
-    def mean_batch(self) -> float | None:
-        return self.inference_count / self.execution_count if self.execution_count else None
-
-    @property
-    def mean_queue_ms(self) -> float | None:
-        return self.queue_ns / self.queue_count / 1e6 if self.queue_count else None
 
 
 # ---------------------------------------------------------------- requests and answers
@@ -301,7 +108,7 @@ def encode_texts(model: ModelRef, request_id: str, texts: Sequence[str | bytes])
         model_name=model.name, model_version=model.version, id=request_id
     )
     request.inputs.add(name="TEXT", datatype="BYTES", shape=(len(texts), 1))
-    request.raw_input_contents.append(_join_texts(texts))
+    request.raw_input_contents.append(join_texts(texts))
     return cast(bytes, request.SerializeToString())
 
 
@@ -367,13 +174,6 @@ def _refuse_not_finite(classifications: list[Classification]) -> list[Classifica
 
 def _not_finite() -> BadResponseError:
     return BadResponseError("a score is not a finite number")
-
-
-def refused(error: InferenceError) -> Classification:
-    """An item without scores. The error is stored, so it must not hold its frames' texts."""
-    error.__context__ = None
-    error.with_traceback(None)
-    return Classification((0.0, 0.0, 0.0, 0.0), 0, error)
 
 
 # ---------------------------------------------------------------- one loop, no gevent

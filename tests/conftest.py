@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import hypothesis
 import pytest
 from django.conf import settings
 from django.core.management import call_command
@@ -18,6 +19,9 @@ def pytest_configure() -> None:
         "django.contrib.auth.hashers.MD5PasswordHasher",
         "django.contrib.auth.hashers.PBKDF2PasswordHasher",
     ]
+    # A slow machine is no failure: speed lives in benchmarks/.
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from inference import AsyncModerationClient, ReplicaConfig
 from moderation_site.local.probes import http_ok
 from moderation_site.local.servers_process import ServersProcess
 from tests.inference.fault_proxy import FaultProxy
+from tests.inference.scripted_server import Script, ScriptedServer
 from tests.inference.support import Witness, quiet, replicas_of, until
 
 MODELS = Path(__file__).with_name("models")
@@ -88,6 +89,20 @@ def proxy_for() -> Iterator[Callable[..., FaultProxy]]:
     yield make
     for proxy in made:
         proxy.close()
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[[Script], ReplicaConfig]]:
+    """Serves scripts; the replica's name is `scripted`."""
+    servers: list[ScriptedServer] = []
+
+    def serve(script: Script) -> ReplicaConfig:
+        servers.append(ScriptedServer(script))
+        return servers[-1].replica
+
+    yield serve
+    for server in servers:
+        server.close()
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ def test_never_more_than_the_allowed_share_is_ejected(count: int, share: float, 
     for load in random.Random(seed).sample(replicas, count):
         subject.eject(load, replicas, 0.0, "test")
     ejected = [load for load in replicas if load.is_ejected(1.0)]
-    assert len(ejected) == int(share * count + 1e-9)
+    assert len(ejected) <= share * count < len(ejected) + 1
     assert all(load.ejection_reason == "test" for load in ejected)
 
 

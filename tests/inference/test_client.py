@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,11 +33,22 @@ from inference.errors import (
     BadResponseError,
     ClientClosedError,
     InvalidRequestError,
+    MisconfiguredError,
     NoReplicaError,
+    UnreachableError,
 )
 from inference.hooks import CallEvent, HedgeEvent, Hooks, ReplicaEvent
 from inference.transport import decode_classifications, decode_result, encode_texts
 from tests.inference.fault_proxy import BLACKHOLE, Fault, FaultProxy
+from tests.inference.scripted_server import (
+    Infer,
+    Script,
+    batch_of,
+    fail_with,
+    with_rows,
+    with_wrong_id,
+)
+from tests.inference.scripted_server import answer as scripted_answer
 from tests.inference.support import Witness, quiet, sleep_for, until
 
 
@@ -174,6 +187,98 @@ def test_a_right_answer_is_read() -> None:
 def test_a_wrong_answer_is_refused(response: pb.ModelInferResponse, count: int) -> None:
     with pytest.raises(BadResponseError):
         decode_classifications(response, "7", count)
+
+
+@pytest.mark.parametrize(
+    "wrong", [with_wrong_id, with_rows(3), with_rows(1)], ids=["another id", "more", "fewer"]
+)
+async def test_a_replica_with_wrong_answers_is_left_for_another(
+    pair: list[ReplicaConfig],
+    witness: Witness,
+    scripted: Callable[..., ReplicaConfig],
+    wrong: Infer,
+) -> None:
+    policy = BalancerConfig(policy=BalancerPolicy.ROUND_ROBIN)
+    replicas = [scripted(Script(infer=wrong)), pair[0]]
+    async with AsyncModerationClient(quiet(replicas, balancer=policy), witness.hooks) as client:
+        for _ in range(24):
+            judged = await client.classify(["spam", "fine"])
+            assert [label_of(row) for row in judged] == ["spam", "ok"]
+        state = next(each for each in client.replica_states() if each.name == "scripted")
+    assert {each.outcome for each in witness.attempts if each.replica == "scripted"} == {
+        BadResponseError.kind
+    }
+    assert state.breaker == "open"
+    assert state.breaker_reason == "10 of 10 failed in 10 s"
+    assert state.seconds_to_probe is not None
+
+
+async def test_a_model_that_raises_on_one_replica_only_is_that_replicas_fault(
+    pair: list[ReplicaConfig], scripted: Callable[..., ReplicaConfig]
+) -> None:
+    broken = fail_with(grpc.StatusCode.INTERNAL, "Failed to process the request(s)")
+    policy = BalancerConfig(policy=BalancerPolicy.ROUND_ROBIN)
+    replicas = [scripted(Script(infer=broken)), pair[0]]
+    async with AsyncModerationClient(quiet(replicas, balancer=policy)) as client:
+        for _ in range(40):
+            judged = await client.classify(["spam", "fine"])
+            assert [label_of(row) for row in judged] == ["spam", "ok"]
+        state = next(each for each in client.replica_states() if each.name == "scripted")
+    assert state.breaker == "open"
+
+
+async def test_a_missing_header_is_a_wrong_setting(
+    scripted: Callable[..., ReplicaConfig], witness: Witness
+) -> None:
+    restricted = fail_with(
+        grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'x-admin'"
+    )
+    replica = scripted(Script(infer=restricted))
+    async with AsyncModerationClient(quiet([replica]), witness.hooks) as client:
+        with pytest.raises(MisconfiguredError):
+            await client.classify(["text"])
+    assert len(witness.attempts) == 1
+
+
+async def test_attempts_are_counted_by_the_server_as_configured(
+    scripted: Callable[..., ReplicaConfig],
+) -> None:
+    """gRPC's own retries are off: else they would multiply with ours (grpc#35060)."""
+    script = Script(infer=fail_with(grpc.StatusCode.UNAVAILABLE, "try again"))
+    async with AsyncModerationClient(quiet([scripted(script)])) as client:
+        with pytest.raises(UnreachableError) as raised:
+            await client.classify(["text"])
+    assert len(script.seen) == raised.value.attempts == 3
+
+
+async def test_headers_go_with_every_call(scripted: Callable[..., ReplicaConfig]) -> None:
+    seen: list[str | None] = []
+
+    def look(request: Any, context: grpc.ServicerContext) -> Any:
+        seen.append(dict(context.invocation_metadata()).get("x-admin"))
+        return scripted_answer(request)
+
+    config = quiet([scripted(Script(infer=look))], headers=[("x-admin", "letmein")])
+    async with AsyncModerationClient(config) as client:
+        await client.classify(["text"])
+    assert seen == ["letmein"]
+
+
+async def test_of_a_long_list_only_the_part_that_failed_says_so(
+    scripted: Callable[..., ReplicaConfig],
+) -> None:
+    refuse = fail_with(grpc.StatusCode.INVALID_ARGUMENT, "no")
+
+    def first_part_only(request: Any, context: grpc.ServicerContext) -> Any:
+        step = scripted_answer if batch_of(request) == 256 else refuse
+        return step(request, context)
+
+    async with AsyncModerationClient(quiet([scripted(Script(infer=first_part_only))])) as client:
+        judged = await client.classify(["text"] * 300)
+        assert all(row.error is None for row in judged[:256])
+        assert {type(row.error) for row in judged[256:]} == {InvalidRequestError}
+        with pytest.raises(InvalidRequestError):
+            await client.classify(["text"] * 3)
 
 
 def test_an_output_without_bytes_is_refused() -> None:
@@ -318,21 +423,26 @@ async def test_a_slow_first_answer_is_overtaken_by_a_hedge(
 ) -> None:
     proxy = proxy_for(pair[0])
     stuck = ReplicaConfig("stuck", grpc=proxy.address)
-    hedge = HedgeConfig(enabled=True, min_samples=50)
-    async with AsyncModerationClient(quiet([stuck, pair[1]], hedge=hedge), witness.hooks) as client:
+    config = quiet(
+        [stuck, pair[1]],
+        hedge=HedgeConfig(enabled=True, min_samples=50),
+        balancer=BalancerConfig(policy=BalancerPolicy.ROUND_ROBIN),
+    )
+    async with AsyncModerationClient(config, witness.hooks) as client:
         for _ in range(100):
             await client.classify(["text"])
         proxy.set(BLACKHOLE)
-        witness.attempts.clear()
+        witness.other.clear()
         for _ in range(12):
             (row,) = await client.classify(["spam"])
             assert label_of(row) == "spam"
-        overtaken = [e for e in witness.other if isinstance(e, HedgeEvent) and e.first == "stuck"]
+        hedges = [each for each in witness.other if isinstance(each, HedgeEvent)]
+        overtaken = [each for each in hedges if each.first == "stuck"]
         assert overtaken
         assert {each.winner for each in overtaken} == {pair[1].name}
         # The losers are not cancelled on the wire: that is what crashes the server.
         stuck_state = next(e for e in client.replica_states() if e.name == "stuck")
-        assert stuck_state.abandoned == len(overtaken)
+        assert stuck_state.abandoned == len(hedges)
 
 
 async def test_without_budget_there_is_no_second_attempt(

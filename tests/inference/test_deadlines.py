@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from inference import (
     AsyncModerationClient,
+    BalancerConfig,
+    BalancerPolicy,
     Deadline,
     DeadlineConfig,
     ExpiryMode,
@@ -16,6 +19,7 @@ from inference import (
     ReplicaConfig,
 )
 from inference.errors import DeadlineExceededError, NoReplicaError
+from tests.inference.fault_proxy import BLACKHOLE, FaultProxy
 from tests.inference.support import Witness, quiet, sleep_for, until
 
 LONG_MS = 400
@@ -103,21 +107,27 @@ async def test_a_deadline_that_has_passed_sends_nothing(
 
 
 async def test_an_attempt_that_takes_too_long_is_made_elsewhere_within_the_deadline(
-    pair: list[ReplicaConfig], witness: Witness
+    pair: list[ReplicaConfig], witness: Witness, proxy_for: Callable[..., FaultProxy]
 ) -> None:
-    deadlines = DeadlineConfig(attempt_timeout_ms=50)
-    async with AsyncModerationClient(quiet(pair, deadlines=deadlines), witness.hooks) as client:
-        (busy, free) = (replica.name for replica in pair)
-        client.drain(free)
-        slow = asyncio.create_task(client.infer("sleeper", [sleep_for(LONG_MS)]))
-        await until(lambda: len(witness.attempts) >= 1)
-        client.readmit(free)
-        with pytest.raises(DeadlineExceededError):
-            # Nobody can: the model sleeps longer than any attempt may take.
-            await client.infer("sleeper", [sleep_for(LONG_MS)], deadline=Deadline.after(0.12))
-        await asyncio.gather(slow, return_exceptions=True)
-    first_call = [each for each in witness.attempts if each.call_id == "1"]
-    assert [each.replica for each in first_call][:2] == [busy, free]
+    proxy = proxy_for(pair[0])
+    stuck = ReplicaConfig("stuck", grpc=proxy.address)
+    config = quiet(
+        [stuck, pair[1]],
+        deadlines=DeadlineConfig(attempt_timeout_ms=500),
+        balancer=BalancerConfig(policy=BalancerPolicy.ROUND_ROBIN),
+    )
+    async with AsyncModerationClient(config, witness.hooks) as client:
+        await client.classify(["text"])
+        await client.classify(["text"])
+        proxy.set(BLACKHOLE)
+        witness.attempts.clear()
+        for _ in range(2):
+            (row,) = await client.classify(["spam"], deadline=Deadline.after(20))
+            assert row.scores[1] == pytest.approx(0.97)
+    tried = [(each.replica, each.outcome) for each in witness.attempts]
+    first = tried.index(("stuck", "attempt_timeout"))
+    assert tried[first + 1] == (pair[1].name, "ok")
+    assert witness.attempts[first].call_id == witness.attempts[first + 1].call_id
 
 
 async def test_short_budgets_on_a_slow_model_do_not_blame_the_replica(

@@ -24,7 +24,7 @@ from inference.errors import (
     UnreachableError,
 )
 from inference.streaming import ModelStream, StreamRequest
-from inference.transport import InferResult
+from inference.values import InferResult
 from tests.inference.conftest import Fragile
 from tests.inference.scripted_server import Script, ScriptedServer, streamed
 from tests.inference.support import quiet, until
