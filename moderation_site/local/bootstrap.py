@@ -59,21 +59,25 @@ def static_fingerprint() -> str:
 def make_person(*, username: str, role: str, password: str) -> None:
     """Makes the account, or sets it back to what `up` is about to print. Else sessions stay."""
     from apps.accounts.models import Role, User
-    from apps.accounts.services import ensure_user
+    from apps.audit.people import set_user
+    from apps.audit.services import Actor
 
     user = User.objects.filter(username=username, role=role, is_active=True).first()
     if user is None or not user.check_password(password):
-        ensure_user(username=username, role=Role(role), password=password)
+        set_user(
+            username=username, role=Role(role), password=password, by=Actor.system("manage.py up")
+        )
 
 
 def make_key(known: str | None) -> str:
     """The key that was made before if it still works, else a new one."""
     from apps.accounts.keys import find_key
-    from apps.accounts.services import create_api_key
+    from apps.audit.people import add_key
+    from apps.audit.services import Actor
 
     if known is not None and find_key(known) is not None:
         return known
-    _, secret = create_api_key(name="manage.py up")
+    _, secret = add_key(name="manage.py up", by=Actor.system("manage.py up"))
     return secret
 
 

@@ -27,6 +27,8 @@ LABELS = {
 
 
 def label(name: str) -> str:
+    if name.startswith("worker-"):
+        return name.replace("worker-", f"{LABELS['worker']} ")
     return LABELS.get(name, name.replace("triton-", "Triton "))
 
 

@@ -19,6 +19,8 @@ from moderation_site.local.program import Program
 QUEUES = "scoring,default"
 CELERY = (sys.executable, "-m", "celery", "-A", "moderation_site")
 PING_TIMEOUT_S = 1.0
+# They import the product, and do so at once: minutes on a machine that is busy with other things.
+READY_TIMEOUT_S = 240.0
 
 
 def product_programs(
@@ -34,7 +36,7 @@ def product_programs(
     """Web, worker and beat, in the order in which their names should be shown."""
     return [
         web_program(environment, host, own_host, port, web_processes),
-        worker_program(environment, data_dir.stack_id, workers),
+        *(worker_program(environment, data_dir.stack_id, i + 1) for i in range(workers)),
         beat_program(environment, data_dir.path / "beat"),
     ]
 
@@ -53,20 +55,23 @@ def web_program(
         ],
         probe=http_ok(own_host, port, "/healthz"),
         env=environment,
+        ready_timeout_s=READY_TIMEOUT_S,
     )
 
 
-def worker_program(environment: Mapping[str, str], stack_id: str, processes: int) -> Program:
+def worker_program(environment: Mapping[str, str], stack_id: str, number: int) -> Program:
+    name = "worker" if number == 1 else f"worker-{number}"
     # Several stacks may share a Redis, and a ping must reach this one.
-    node = f"worker-{stack_id}@{os.uname().nodename}"
+    node = f"{name}-{stack_id}@{os.uname().nodename}"
     return Program(
-        name="worker",
+        name=name,
         argv=[
-            *(*CELERY, "worker", "-Q", QUEUES, "-n", node, "--concurrency", str(processes)),
+            *(*CELERY, "worker", "-Q", QUEUES, "-n", node),
             *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
         ],
         probe=_worker_answers(environment, node),
         env=environment,
+        ready_timeout_s=READY_TIMEOUT_S,
         stop_timeout_s=20.0,
     )
 
@@ -85,6 +90,7 @@ def beat_program(environment: Mapping[str, str], folder: Path) -> Program:
         # Beat answers nobody; it writes its schedule when it begins to tick.
         probe=_exists(folder, "schedule*"),
         env=environment,
+        ready_timeout_s=READY_TIMEOUT_S,
         before_start=clear,
     )
 

@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         type=count,
-        default=max(2, cores // 2),
-        help="Celery worker processes (%(default)s)",
+        default=max(1, cores // 2),
+        help="Celery workers (%(default)s)",
     )
     parser.add_argument(
         "--web-processes", type=count, default=max(1, min(4, cores // 2)), help="(%(default)s)"
