@@ -13,6 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import psycopg
@@ -163,8 +164,8 @@ def fetch_messages(claim: Claim, *, release_id: int) -> list[WaitingMessage]:
             cursor.execute(_FETCH, [claim.chunk_ids], binary=True)
         else:
             cursor.execute(_FETCH_UNJUDGED, [claim.chunk_ids, release_id], binary=True)
-        make = WaitingMessage._make
-        return [make(row) for row in cursor.fetchall()]
+        # A third of what calling the class costs.
+        return list(map(tuple.__new__, repeat(WaitingMessage), cursor.fetchall()))
 
 
 _RELEASE = """

@@ -9,16 +9,21 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
+import numpy as np
 from django.utils import timezone
 
 from apps.scoring.claims import Claim
 from apps.scoring.pacing import Pacer
 from apps.scoring.samples import Counters, Gauges, Sample, batch_bound
+from apps.scoring.sinks import StoredVerdict
 from apps.scoring.verdicts import Stored
 from inference import ReplicaState
 from inference.stats import StageStats
+
+_KIND = attrgetter("label", "action", "source")
 
 
 def process_name(role: str) -> str:
@@ -62,14 +67,11 @@ class Measurements:
     ) -> None:
         """A batch is durable. Counts whole batches: no work a message in the common case."""
         self._stages.record("store", store_ms)
-        totals = [c.waited_ms + since_claim_ms for c in claim.chunks for _ in range(c.size)]
-        self._stages.record_many("total", totals)
-        kinds = {
-            "by_label": Counter(str(v.label or "") for v in stored.verdicts),
-            "by_action": Counter(str(v.action) for v in stored.verdicts),
-            "by_source": Counter(str(v.source) for v in stored.verdicts),
-            "batch_sizes": Counter([batch_bound(claim.size)]),
-        }
+        waited_ms = [chunk.waited_ms for chunk in claim.chunks]
+        totals_ms = np.repeat(waited_ms, [chunk.size for chunk in claim.chunks]) + since_claim_ms
+        self._stages.record_many("total", totals_ms)
+        kinds = _kinds(stored.verdicts)
+        kinds["batch_sizes"] = Counter([batch_bound(claim.size)])
         self._count(
             verdicts=len(stored.verdicts), batches=1, fenced=stored.fenced, released=released
         )
@@ -111,6 +113,19 @@ class Measurements:
             },
             replicas=[_replica(state) for state in replicas],
         )
+
+
+def _kinds(verdicts: Sequence[StoredVerdict]) -> dict[str, Counter[str]]:
+    """How many there are of each label, action and source."""
+    by_label: Counter[str] = Counter()
+    by_action: Counter[str] = Counter()
+    by_source: Counter[str] = Counter()
+    # Together first: there are few combinations, and many verdicts.
+    for (label, action, source), count in Counter(map(_KIND, verdicts)).items():
+        by_label[str(label or "")] += count
+        by_action[str(action)] += count
+        by_source[str(source)] += count
+    return {"by_label": by_label, "by_action": by_action, "by_source": by_source}
 
 
 def _replica(state: ReplicaState) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from django.db import OperationalError, connection
 
 from apps.chat.models import CHUNK_ID_BITS
 from apps.policies.judging import LABELS
-from apps.policies.models import Action
+from apps.policies.models import Action, Label
 from apps.scoring import reasons
 from apps.scoring.claims import (
     Claim,
@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 
 # Past the call's own deadline: the client answers or raises by then, or is broken.
 _GRACE_S = 2.0
+# Codes of `JudgedColumns.acting`: the last one is what -1 finds.
+_ACTING: tuple[Label | None, ...] = (*LABELS, None)
 # How often a message may be on trial before it is given up as the one that kills workers.
 TRIALS = 2
 
@@ -195,7 +197,7 @@ class Pipeline:
             else:
                 self._receive(self._send([message]), outcome)
             if outcome.failure is not None:
-                pause_s = self._adapt(outcome.failure, 1, 0.0)
+                pause_s = self._hold_off(outcome.failure)
                 release_chunks(claim, claim.chunk_ids, after_s=pause_s)
                 return
             self._store(claim, outcome, claimed_at_s, keep_claim=True)
@@ -208,7 +210,7 @@ class Pipeline:
         for call in batch.calls:
             self._receive(call, outcome)
         outcome.latency_ms = (time.monotonic() - batch.sent_at_s) * 1000
-        outcome.again_after_s = self._adapt(outcome.failure, batch.size, outcome.latency_ms)
+        outcome.again_after_s = self._adapt(outcome.failure, batch, outcome.latency_ms)
         stored = self._store(batch.claim, outcome, batch.claimed_at_s)
         self._show_flying()
         return stored
@@ -252,7 +254,7 @@ class Pipeline:
         outcome: _Outcome,
     ) -> None:
         self._rulebook.refresh()
-        if any(answer.error is not None for answer in answers):
+        if not all(map(_is_judged, answers)):
             messages, answers = self._set_apart(messages, answers, outcome)
             if not messages:
                 return
@@ -261,30 +263,29 @@ class Pipeline:
         columns = zip(
             messages,
             answers,
-            judged.labels.tolist(),
-            judged.actions.tolist(),
-            judged.acting.tolist(),
+            map(LABELS.__getitem__, judged.labels.tolist()),
+            map(ACTIONS.__getitem__, judged.actions.tolist()),
+            map(_ACTING.__getitem__, judged.acting.tolist()),
             judged.version_ids.tolist(),
             strict=True,
         )
         release_id = self._rulebook.release_id
-        for message, answer, label, action, acting, version_id in columns:
-            acting_label = LABELS[acting] if acting >= 0 else None
-            outcome.verdicts.append(
-                StoredVerdict(
-                    message.id,
-                    message.group_id,
-                    release_id,
-                    version_id,
-                    Source.MODEL,
-                    LABELS[label],
-                    ACTIONS[action],
-                    acting_label,
-                    answer.scores,
-                    answer.undone,
-                    reasons.model_reasons(acting_label, answer.undone),
-                )
+        outcome.verdicts += [
+            StoredVerdict(
+                message.id,
+                message.group_id,
+                release_id,
+                version_id,
+                Source.MODEL,
+                label,
+                action,
+                acting_label,
+                answer.scores,
+                reasons.model_reasons(acting_label, answer.undone),
+                answer.undone,
             )
+            for message, answer, label, action, acting_label, version_id in columns
+        ]
 
     def _set_apart(
         self,
@@ -318,21 +319,23 @@ class Pipeline:
             Action.HOLD,
             None,
             None,
-            0,
             (reason,),
         )
 
-    def _adapt(self, failure: InferenceError | None, size: int, latency_ms: float) -> float:
+    def _adapt(self, failure: InferenceError | None, batch: _Batch, latency_ms: float) -> float:
         """Set the pace by what came back; returns how long unfinished chunks shall wait."""
-        if failure is None:
-            self.pacer.on_answer(size, latency_ms)
-            return 0.0
-        now_s = time.monotonic()
+        if failure is not None:
+            return self._hold_off(failure)
+        queue_ms = min(chunk.waited_ms for chunk in batch.claim.chunks)
+        self.pacer.on_answer(batch.size, latency_ms, queue_ms)
+        return 0.0
+
+    def _hold_off(self, failure: InferenceError) -> float:
         was_paused = bool(self.pacer.paused_because)
-        adapt: Callable[[str, float], float] = (
+        hold_off: Callable[[str, float], float] = (
             self.pacer.on_overload if failure.is_overload else self.pacer.on_outage
         )
-        pause_s = adapt(failure.kind, now_s)
+        pause_s = hold_off(failure.kind, time.monotonic())
         self._measured.retried()
         if not was_paused:
             log.warning("Scoring holds off: %s", failure.kind)
@@ -346,6 +349,10 @@ def _cut(messages: list[WaitingMessage], size: int) -> list[list[WaitingMessage]
     """Calls of messages of like length: the model pads each call to its longest."""
     messages.sort(key=_length)
     return [messages[start : start + size] for start in range(0, len(messages), size)]
+
+
+def _is_judged(answer: Classification) -> bool:
+    return answer.error is None
 
 
 def _length(message: WaitingMessage) -> int:

@@ -9,15 +9,17 @@ has no declared signature, gives no order, and hides who listens.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from apps.policies.models import Action, Label
 from apps.scoring.models import Source
 
 
-@dataclass(frozen=True, slots=True)
-class StoredVerdict:
-    """One verdict as it was stored. `scores` follow `policies.judging.LABELS`, None if unknown."""
+class StoredVerdict(NamedTuple):
+    """One verdict as it was stored. `scores` follow `policies.judging.LABELS`, None if unknown.
+
+    A tuple because twelve thousand are made a second: a frozen dataclass takes eight times as long.
+    """
 
     message_id: int
     group_id: int
@@ -28,8 +30,8 @@ class StoredVerdict:
     action: Action
     acting_label: Label | None
     scores: tuple[float, float, float, float] | None
-    undone: int
-    reasons: Sequence[str]
+    reasons: tuple[str, ...]
+    undone: int = 0
 
 
 VerdictSink = Callable[[Sequence[StoredVerdict]], None]

@@ -87,7 +87,6 @@ def test_undetermined_verdict_has_neither_label_nor_scores(say: Say) -> None:
         Action.HOLD,
         None,
         None,
-        0,
         ("undetermined:poisoned_input",),
     )
     store_verdicts(claim=claim(), verdicts=[verdict], timings=[Timing(1.0, 2.0, 3.0)])
