@@ -63,7 +63,7 @@ class Job(Generic[Answer]):
     trying: str = ""  # the replica of the attempt under way
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Attempt:
     """One try of one replica."""
 

@@ -93,6 +93,7 @@ class Breaker:
         self._state = BreakerState.CLOSED
         self._reason = ""
         self._epoch = 0
+        self._ordinary = Permit(0)  # of this epoch, shared: a call a permit is a call an object
         self._since_s = 0.0
         self._openings = 0  # since it was last closed: the exponent of the open time
         self._open_until_s = 0.0
@@ -127,7 +128,7 @@ class Breaker:
     def try_acquire(self, now_s: float) -> Permit | None:
         """A permit for one call, or None."""
         if self._state is BreakerState.CLOSED:
-            return Permit(self._epoch)
+            return self._ordinary
         change: BreakerChange | None = None
         with self._lock:
             if self._state is BreakerState.OPEN and now_s >= self._open_until_s:
@@ -144,7 +145,7 @@ class Breaker:
             case BreakerState.RAMPING if self._random() >= self._ramp_share(now_s):
                 return None
             case BreakerState.CLOSED | BreakerState.RAMPING | BreakerState.FORCED_CLOSED:
-                return Permit(self._epoch)
+                return self._ordinary
         return None
 
     def _ramp_share(self, now_s: float) -> float:
@@ -160,7 +161,7 @@ class Breaker:
 
     def on_late_failure(self, now_s: float) -> None:
         """Count a failure that was recognised only after its call had given its permit back."""
-        self._record(Permit(self._epoch), now_s, failed=True)
+        self._record(self._ordinary, now_s, failed=True)
 
     def on_neither(self, permit: Permit) -> None:
         """The call said nothing about the replica (our own fault, or cancelled)."""
@@ -216,6 +217,7 @@ class Breaker:
         change = BreakerChange(self._state, state, reason, open_s)
         self._state, self._reason, self._since_s = state, reason, now_s
         self._epoch += 1
+        self._ordinary = Permit(self._epoch)
         self._probe_is_out = False
         self._window.clear()
         return change
