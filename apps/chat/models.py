@@ -80,6 +80,8 @@ class Message(models.Model):
             models.Index(
                 fields=["id"], condition=Q(deleted_at__isnull=False), name="message_deleted"
             ),
+            # Which of a batch are edits: their older revisions leave the review queue.
+            models.Index(fields=["id"], condition=Q(revision__gt=1), name="message_revised"),
         ]
 
 
