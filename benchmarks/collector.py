@@ -12,22 +12,26 @@ blocks so that whatever else the machine does hits all alike:
   callers, which went fastest in a trial in this same run. It owes nobody an answer.
 
 `unbound` tells what the bare stub reaches when it need not keep to the number of callers.
+`client_cpu_us` and `server_cpu_us` are processor time a message. On a machine that does other
+things beside, they are steadier than the clock.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
 import grpc.aio
 import numpy as np
+import psutil
 import uvloop
 
 from benchmarks.client import _bare
@@ -63,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: dict[str, Any]) -> dict[str, Any]:
     with triton_replicas(1, options) as running:
-        return uvloop.run(_measure_all(running.replicas[0], options))
+        replica = running.replicas[0]
+        return uvloop.run(_measure_all(replica, running.pid(replica.name), options))
 
 
 def chat_texts(count: int = 4096) -> list[str]:
@@ -130,6 +135,9 @@ class Tally:
         self.messages = 0
         self.calls = 0
         self.refused = 0
+        self.client_cpu_s = 0.0
+        self.server_cpu_s = 0.0
+        self.cpu_messages = 0  # those of the warm-up cost, too
 
     def row(self, callers: int, max_batch: int, way: str, **more: Any) -> dict[str, Any]:
         p50_ms, p99_ms = np.quantile(self.latencies_ms, [0.5, 0.99])
@@ -143,6 +151,8 @@ class Tally:
             "messages_per_call": round(self.messages / max(1, self.calls), 2),
             "messages": self.messages,
             "refused": self.refused,
+            "client_cpu_us": round(self.client_cpu_s / max(1, self.cpu_messages) * 1e6, 1),
+            "server_cpu_us": round(self.server_cpu_s / max(1, self.cpu_messages) * 1e6, 1),
             **more,
         }
 
@@ -164,6 +174,7 @@ async def _with_callers(call: Call, callers: int, seconds: float, tally: Tally) 
                 tally.refused += 1  # Triton's own queue is full: a figure, and no answer
                 continue
             ended_s = time.perf_counter()
+            tally.cpu_messages += 1
             if begins_s <= ended_s < ends_s:
                 tally.latencies_ms.append((ended_s - started_s) * 1000)
                 tally.messages += 1
@@ -191,6 +202,7 @@ async def _with_batches(
                 tally.refused += batch
                 continue
             ended_s = time.perf_counter()
+            tally.cpu_messages += batch
             if begins_s <= ended_s < ends_s:
                 tally.latencies_ms.append((ended_s - started_s) * 1000)
                 tally.messages += batch
@@ -204,11 +216,27 @@ class Bench:
     """The four ways against one replica."""
 
     def __init__(
-        self, client: AsyncModerationClient, bare: Callable[[list[str]], Awaitable[object]]
+        self,
+        client: AsyncModerationClient,
+        bare: Callable[[list[str]], Awaitable[object]],
+        server_pid: int,
     ) -> None:
         self.client = client
         self.bare = bare
+        self._server = psutil.Process(server_pid)
         self._trials: dict[tuple[int, int], float] = {}
+
+    @contextlib.contextmanager
+    def counting_cpu(self, tally: Tally) -> Iterator[None]:
+        client_s, server_s = time.process_time(), self._server_cpu_s()
+        yield
+        tally.client_cpu_s += time.process_time() - client_s
+        tally.server_cpu_s += self._server_cpu_s() - server_s
+
+    def _server_cpu_s(self) -> float:
+        """Of the server and its python models."""
+        processes = [self._server, *self._server.children(recursive=True)]
+        return sum(sum(process.cpu_times()[:2]) for process in processes)
 
     async def judge(self, texts: list[str], deadline: Deadline | None = None) -> Any:
         return await self.client.classify(texts, deadline=deadline)
@@ -263,13 +291,15 @@ class Bench:
         return max(choices, key=lambda choice: self._trials[choice])
 
 
-async def _measure_all(replica: ReplicaConfig, options: dict[str, Any]) -> dict[str, Any]:
+async def _measure_all(
+    replica: ReplicaConfig, server_pid: int, options: dict[str, Any]
+) -> dict[str, Any]:
     # A thousand single calls at once wait longer than any sensible deadline: let them.
     deadlines = DeadlineConfig(default_budget_ms=120_000, attempt_timeout_ms=60_000)
     rows: list[dict[str, Any]] = []
     channel = grpc.aio.insecure_channel(replica.grpc)
     async with AsyncModerationClient(ClientConfig([replica], deadlines=deadlines)) as client:
-        bench = Bench(client, _bare(channel))
+        bench = Bench(client, _bare(channel), server_pid)
         await _with_batches(bench.bare, 16, 2, 0.5, Tally())
         for max_batch in options["max_batch"]:
             for callers in options["callers"]:
@@ -287,8 +317,10 @@ async def _measure(
     tallies = {way: Tally() for way in ("ours", "one_call", "plain", "bare")}
     for _ in range(options["blocks"]):
         for way in (bench.ours, bench.one_call, bench.plain):
-            await way(callers, max_batch, seconds, tallies[way.__name__])
-        await _with_batches(bench.bare, batch, in_flight, seconds, tallies["bare"])
+            with bench.counting_cpu(tallies[way.__name__]):
+                await way(callers, max_batch, seconds, tallies[way.__name__])
+        with bench.counting_cpu(tallies["bare"]):
+            await _with_batches(bench.bare, batch, in_flight, seconds, tallies["bare"])
     more = {"bare": {"batch": batch, "in_flight": in_flight}}
     return [
         tally.row(callers, max_batch, way, **more.get(way, {})) for way, tally in tallies.items()
