@@ -12,8 +12,9 @@ shell round it. When a batch leaves:
   time a batch takes (`deadline`), or the collector is closing (`closing`).
 
 None leaves while as many batches are in flight as `InFlightLimit` allows; it follows the measured
-latency. So a call waits longer than `max_wait_ms` only when the servers are busy, and never beyond
-its deadline.
+latency. One that is long overdue no longer counts, so that a frozen replica can't hold up what goes
+to the others. A call waits longer than `max_wait_ms` only when the servers are busy, and never
+beyond its deadline.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ Item = TypeVar("Item", bound=Sized)
 Result = TypeVar("Result")
 
 _SMOOTHING = 0.1  # weight of the newest latency in a moving average
-_BASELINE_SMOOTHING = 0.3  # lone batches are rare under load: trust each more
+_BASELINE_RISE = 0.05  # a lone batch that took longer was probably disturbed: follow it slowly
+_OVERDUE = 4  # times the usual latency
+_OVERDUE_LEAST_S = 0.05
 _PROBE_EVERY = 500  # batches; one of them alone costs well under 1 %
 _PROBE_PAUSE = 20  # batches between probes for size classes not measured yet
 _GONE_KEPT = 1024  # cancelled calls that may lie about before the queue is swept
@@ -81,6 +84,7 @@ class Batch(Generic[Item]):
     sent_s: float
     in_flight: int  # batches in flight when it left, itself included
     is_alone: bool  # until another one leaves beside it
+    overdue_s: float = math.inf  # from then on it holds up nobody
     next_deadline_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +157,7 @@ class InFlightLimit:
         size_class = size.bit_length()
         _follow(self._latency_s, size_class, latency_s, _SMOOTHING)
         if was_alone:
-            _follow(self._alone_s, size_class, latency_s, _BASELINE_SMOOTHING)
+            self._alone_s[size_class] = self._baseline(size_class, latency_s)
             self._since_alone = 0
             self._probing = False
             return
@@ -165,6 +169,12 @@ class InFlightLimit:
         elif alone_s is not None:
             is_slower = latency_s > alone_s
             self._adjust(in_flight * (1 - alone_s / latency_s) if is_slower else 0.0, has_more)
+
+    def _baseline(self, size_class: int, latency_s: float) -> float:
+        known_s = self._alone_s.get(size_class, latency_s)
+        if latency_s <= known_s:
+            return latency_s
+        return known_s + _BASELINE_RISE * (min(latency_s, 2 * known_s) - known_s)
 
     def _adjust(self, waiting: float, has_more: bool) -> None:
         self._waiting.append(waiting)
@@ -300,7 +310,14 @@ class BatchPolicy(Generic[Item]):
         waiters = self._take(self._target() if reason in ("idle", "share") else self.max_batch)
         for batch in self._in_flight.values():
             batch.is_alone = False
-        batch = Batch(waiters, reason, now_s, self.in_flight + 1, is_alone=not self._in_flight)
+        batch = Batch(
+            waiters,
+            reason,
+            now_s,
+            self.in_flight + 1,
+            is_alone=not self._in_flight,
+            overdue_s=now_s + self._patience_s(len(waiters)),
+        )
         self._in_flight[id(batch)] = batch
         self._items_in_flight += len(waiters)
         return batch
@@ -309,8 +326,18 @@ class BatchPolicy(Generic[Item]):
     def max_batch(self) -> int:
         return self._config.max_batch
 
+    def _patience_s(self, size: int) -> float:
+        usual_s = self.limit.expected_s(size)
+        return max(_OVERDUE * usual_s, _OVERDUE_LEAST_S) if usual_s else math.inf
+
+    def _has_room(self, now_s: float) -> bool:
+        if self.in_flight >= self._config.max_in_flight_batches:
+            return False
+        on_time = sum(batch.overdue_s > now_s for batch in self._in_flight.values())
+        return on_time < self.limit.current
+
     def _reason_to_leave(self, now_s: float) -> str | None:
-        if not self.queued or self.in_flight >= self.limit.current:
+        if not self.queued or not self._has_room(now_s):
             return None
         if self.queued >= self.max_batch:
             return "full"
@@ -371,7 +398,7 @@ class BatchPolicy(Generic[Item]):
         live = filter(_is_queued, _drain(self._queue))
         self._round.extend(sorted(islice(live, size * self._config.sorted_batches), key=_length))
 
-    def wake_s(self) -> float:
+    def wake_s(self, now_s: float) -> float:
         """When to look again if nothing else happens: a wait or a deadline ends. May be inf."""
         wake_s = min(
             (batch.next_deadline_s for batch in self._in_flight.values()), default=math.inf
@@ -379,9 +406,15 @@ class BatchPolicy(Generic[Item]):
         if not self.queued:
             return wake_s
         wake_s = min(wake_s, self._earliest_deadline_s())
-        if self.in_flight >= self.limit.current:
-            return wake_s
+        if not self._has_room(now_s):
+            return min(wake_s, self._next_overdue_s(now_s))
         return min(wake_s, self._oldest_arrived_s() + self._max_wait_s, self._must_leave_s())
+
+    def _next_overdue_s(self, now_s: float) -> float:
+        if self.in_flight >= self._config.max_in_flight_batches:
+            return math.inf
+        ends_s = (batch.overdue_s for batch in self._in_flight.values())
+        return min((end_s for end_s in ends_s if end_s > now_s), default=math.inf)
 
     def succeeded(self, batch: Batch[Item], now_s: float) -> None:
         """The servers have answered."""
@@ -535,7 +568,7 @@ class Collector(Generic[Item, Result]):
         now_s = time.monotonic()
         self._fail_expired(now_s)
         self._send_due(now_s)
-        self._set_timer(self._policy.wake_s(), now_s)
+        self._set_timer(self._policy.wake_s(now_s), now_s)
         if self._policy.is_idle:
             self._drained.set()
 

@@ -110,7 +110,7 @@ class PolicyUnderRandomTraffic(RuleBasedStateMachine):
     def pass_time(self, by_s):
         """Looks only when the policy asked to be woken: it must ask early enough."""
         until_s = self.now_s + by_s
-        while (wake_s := self.policy.wake_s()) <= until_s:
+        while (wake_s := self.policy.wake_s(self.now_s)) <= until_s:
             self.now_s = max(self.now_s, wake_s) + TICK_S
             self.look()
         self.now_s = max(self.now_s, until_s)
@@ -212,6 +212,51 @@ def test_many_that_gave_up_do_not_pile_up_behind_a_patient_one():
         policy.expire(float(step))
     assert policy.queued == 1
     assert len(policy._queue) + len(policy._deadlines) < 5_000
+
+
+def policy_that_knows_its_servers(latency_s: float, **config: int) -> BatchPolicy[str]:
+    policy: BatchPolicy[str] = BatchPolicy(CollectorConfig(**config))
+    policy.offer(Waiter("", 0, 0.0, math.inf))
+    policy.succeeded(policy.next_batch(0.0), latency_s)
+    return policy
+
+
+def fill(policy: BatchPolicy[str], now_s: float, calls: int) -> int:
+    """Offer calls; how many batches leave at once."""
+    for _ in range(calls):
+        policy.offer(Waiter("", 0, now_s, math.inf))
+    leaving = 0
+    while policy.next_batch(now_s):
+        leaving += 1
+    return leaving
+
+
+def test_batches_that_are_long_overdue_hold_up_nobody():
+    policy = policy_that_knows_its_servers(0.02, max_batch=4, max_in_flight_batches=6)
+    allowed = policy.limit.current
+    assert fill(policy, 10.0, calls=40) == allowed
+    assert fill(policy, 10.07, calls=0) == 0
+    overdue_s = policy.wake_s(10.07)
+    assert overdue_s == pytest.approx(10.08)
+    assert fill(policy, overdue_s, calls=0) == allowed
+    assert policy.in_flight == 2 * allowed
+
+
+def test_overdue_or_not_the_ceiling_holds():
+    policy = policy_that_knows_its_servers(0.02, max_batch=4, max_in_flight_batches=3)
+    for step in range(10):
+        fill(policy, 10.0 + step, calls=8)
+    assert policy.in_flight == 3
+    assert policy.wake_s(30.0) == math.inf
+
+
+def test_one_disturbed_lone_batch_does_not_move_the_baseline_far():
+    limit = InFlightLimit(16)
+    for latency_s in (0.004, 0.5):
+        limit.succeeded(64, latency_s, in_flight=1, was_alone=True, has_more=True)
+    for _ in range(200):
+        limit.succeeded(64, 0.012, in_flight=3, was_alone=False, has_more=True)
+    assert limit.usual <= 2  # three took three times as long: two of them only waited
 
 
 def limit_after(servers: int, batches: int, *, ceiling: int = 16) -> int:
