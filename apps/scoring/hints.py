@@ -19,6 +19,7 @@ from kombu.exceptions import OperationalError
 
 log = logging.getLogger(__name__)
 
+QUEUE = "scoring"
 DRAIN_TASK = "apps.scoring.tasks.drain_pending"
 # A key whose worker died or whose task was lost goes by itself; the next hint then gets through.
 _KEY_LIVES_MS = 500
@@ -50,6 +51,14 @@ class Hinter:
         except (redis.RedisError, OSError) as error:
             self._tell_once(error)
 
+    def tasks_waiting(self) -> int:
+        """How many tasks Redis holds for scoring workers; 0 when it can't be asked."""
+        try:
+            return int(self._redis.llen(f"{settings.REDIS_PREFIX}:celery:{QUEUE}"))
+        except (redis.RedisError, OSError) as error:
+            self._tell_once(error)
+            return 0
+
     def _run(self) -> None:
         while True:
             self._wanted.wait()
@@ -60,7 +69,7 @@ class Hinter:
     def _send(self) -> None:
         try:
             if self._redis.set(_key(), 1, nx=True, px=_KEY_LIVES_MS):
-                current_app.send_task(DRAIN_TASK, queue="scoring", retry=False, ignore_result=True)
+                current_app.send_task(DRAIN_TASK, queue=QUEUE, retry=False, ignore_result=True)
         except (redis.RedisError, OperationalError, OSError) as error:
             self._tell_once(error)
             return
@@ -102,3 +111,8 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 def hint_scoring() -> None:
     """Tell a worker that messages wait. Call on commit; never raises, never waits."""
     hinter().want()
+
+
+def tasks_waiting() -> int:
+    """How many hints no worker has taken yet."""
+    return hinter().tasks_waiting()

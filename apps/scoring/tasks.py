@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def drain_pending() -> None:
     """Judge what is due, for some seconds at most; asks for another look when there is more."""
     try:
-        if this_worker().drain() and has_due_chunks():
+        if this_worker().on_task() and has_due_chunks():
             hint_scoring()
     except DatabaseError as error:
         # Claims are left to their leases; the next hint or the watching thread goes on.

@@ -1,23 +1,26 @@
-"""What a worker process has one of: client, pipeline, measurements, and a thread that watches.
+"""What a worker process has one of: client, pipeline, measurements, and two threads beside.
 
 Celery only says "look now". The watching thread looks by itself when no task has come for two
 seconds though chunks are due, so a worker whose broker connection died silently (a known fault
-after a Redis restart) goes on, a little later per message. It judges by the backlog, not by
-whether processes look alive. It also writes the process's sample every second, which is the
-heartbeat others see.
+after a Redis restart) goes on, a second later per message. It judges by the backlog, not by
+whether processes look alive. When tasks keep piling up in Redis unread, the process ends itself
+and its supervisor starts a new one. The other thread writes the process's sample every second,
+which is the heartbeat that others see.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 import time
+from collections.abc import Callable
 
 from django.db import DatabaseError, close_old_connections
 
 from apps.scoring.claims import has_due_chunks
-from apps.scoring.hints import hinter
+from apps.scoring.hints import hinter, tasks_waiting
 from apps.scoring.measuring import Measurements
 from apps.scoring.pipeline import Pipeline
 from apps.scoring.replicas import new_client
@@ -29,6 +32,8 @@ log = logging.getLogger(__name__)
 DRAIN_FOR_S = 5.0
 LOOK_EVERY_S = 1.0
 TASKS_MISSED_AFTER_S = 2.0
+# Beat sends a task a second while messages wait.
+DEAF_AFTER_S = 20.0
 PRUNE_EVERY_S = 60.0
 
 
@@ -40,17 +45,27 @@ class Worker:
         self.client = new_client()
         self.pipeline = Pipeline(self.client, self.measurements)
         self._draining = threading.Lock()
-        self._last_drain_s = time.monotonic()
+        self._last_task_s = time.monotonic()
         self._stopped = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="scoring-watch", daemon=True)
+        self._last_prune_s = time.monotonic()
 
     def start(self) -> None:
-        self._watcher.start()
+        for step, name in ((self._sample, "scoring-sample"), (self._watch, "scoring-watch")):
+            threading.Thread(target=self._repeat, args=(step,), name=name, daemon=True).start()
 
     def stop(self) -> None:
         """Claim nothing more and let what is in flight end."""
         self.pipeline.stopping.set()
         self._stopped.set()
+
+    def on_task(self) -> int:
+        """A task came: drain."""
+        self._last_task_s = time.monotonic()
+        try:
+            return self.drain()
+        finally:
+            # Under load one task drains for seconds, and the next waits for it.
+            self._last_task_s = time.monotonic()
 
     def drain(self) -> int:
         """Judge what is due; at once 0 when another thread of this process is doing so.
@@ -65,35 +80,42 @@ class Worker:
             hinter().begin()
             return self.pipeline.drain(for_s=DRAIN_FOR_S)
         finally:
-            self._last_drain_s = time.monotonic()
             self._draining.release()
 
-    # ---------- the watching thread ----------
+    # ---------- the two threads ----------
 
-    def _watch(self) -> None:
-        prune_at_s = time.monotonic() + PRUNE_EVERY_S
+    def _repeat(self, step: Callable[[], None]) -> None:
         while not self._stopped.wait(LOOK_EVERY_S):
             try:
-                write_sample(self.measurements.take_sample(self.client.replica_states()))
-                self._drain_if_forgotten()
-                if time.monotonic() > prune_at_s:
-                    prune_samples()
-                    prune_at_s = time.monotonic() + PRUNE_EVERY_S
+                step()
             except DatabaseError as error:
-                log.warning("The scoring worker's watch failed: %s", type(error).__name__)
+                log.warning("The scoring worker can't look: %s", type(error).__name__)
+            except Exception:
+                # A thread's edge: if it ended here, nobody would notice what it no longer does.
+                log.exception("The scoring worker's %s failed", threading.current_thread().name)
             finally:
                 # A connection of a server that is gone goes back to the pool, which drops it.
                 close_old_connections()
 
-    def _drain_if_forgotten(self) -> None:
-        silent_s = time.monotonic() - self._last_drain_s
-        if silent_s < TASKS_MISSED_AFTER_S or self._draining.locked():
-            return
-        if self.pipeline.pacer.pause_left_s(time.monotonic()) or not has_due_chunks():
-            return
-        stored = self.drain()
-        if stored:
-            log.warning("No task came for %.0f s; scored %d waiting messages", silent_s, stored)
+    def _sample(self) -> None:
+        write_sample(self.measurements.take_sample(self.client.replica_states()))
+        if time.monotonic() - self._last_prune_s > PRUNE_EVERY_S:
+            self._last_prune_s = time.monotonic()
+            prune_samples()
+
+    def _watch(self) -> None:
+        silent_s = time.monotonic() - self._last_task_s
+        if silent_s > TASKS_MISSED_AFTER_S and self._may_drain() and has_due_chunks():
+            log.warning("No task came for %.0f s though messages wait; scoring them", silent_s)
+            self.drain()
+        if silent_s > DEAF_AFTER_S and tasks_waiting():
+            log.error("Tasks wait in Redis and none came for %.0f s; starting anew", silent_s)
+            self._last_task_s = time.monotonic()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _may_drain(self) -> bool:
+        is_paused = self.pipeline.pacer.pause_left_s(time.monotonic()) > 0
+        return not is_paused and not self._draining.locked()
 
 
 _workers: dict[int, Worker] = {}
