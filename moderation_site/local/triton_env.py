@@ -74,13 +74,21 @@ def ensure_environment(folder: Path = DEFAULT_FOLDER) -> TritonEnvironment:
     """
     if sys.platform != "linux":
         raise StackError(f"There is no embedded Triton for {sys.platform}: {OTHERWISE}.")
-    stamp = folder / STAMP
-    fingerprint = hashlib.sha256(LOCK.read_bytes()).hexdigest()
     with _alone(folder):
-        if not (stamp.exists() and stamp.read_text(encoding="ascii") == fingerprint):
+        if not is_installed(folder):
             _install(folder)
-            stamp.write_text(fingerprint, encoding="ascii")
+            (folder / STAMP).write_text(_fingerprint(), encoding="ascii")
     return _inspect(folder)
+
+
+def is_installed(folder: Path = DEFAULT_FOLDER) -> bool:
+    """Whether the environment is there and fits the lock."""
+    stamp = folder / STAMP
+    return stamp.exists() and stamp.read_text(encoding="ascii") == _fingerprint()
+
+
+def _fingerprint() -> str:
+    return hashlib.sha256(LOCK.read_bytes()).hexdigest()
 
 
 @contextlib.contextmanager
