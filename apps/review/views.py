@@ -198,11 +198,9 @@ def escalate(request: SignedInRequest, item_id: int) -> HttpResponse:
 @require_POST
 @requires(Permission.REVIEW)
 def extend(request: SignedInRequest, item_id: int) -> HttpResponse:
-    """Keep the lease. 409 when it is lost."""
+    """Keep the lease; `left_ms` is null when it is lost."""
     until = leases.extend_lease(request.user, item_id, _token(request))
-    if until is None:
-        return JsonResponse({}, status=CONFLICT)
-    return JsonResponse({"left_ms": _ms(until, timezone.now())})
+    return JsonResponse({"left_ms": _ms(until, timezone.now()) if until else None})
 
 
 @require_POST

@@ -203,9 +203,12 @@ def test_loser_is_told_who_won(console: Client, ann: User, bob: User) -> None:
     assert response.json()["sub"].startswith("bob allowed it")
 
 
-def test_extending_a_lost_lease_is_a_conflict(console: Client) -> None:
+def test_extending_says_what_is_left_and_nothing_of_a_lost_lease(console: Client) -> None:
     item = ReviewItemFactory()
-    assert console.post(f"/review/items/{item.pk}/extend/", {"token": uuid4()}).status_code == 409
+    token = lease_fields(read(console))["token"]
+    url = f"/review/items/{item.pk}/extend/"
+    assert console.post(url, {"token": token}).json()["left_ms"] > 0
+    assert console.post(url, {"token": uuid4()}).json() == {"left_ms": None}
 
 
 def test_closed_tab_gives_the_item_back(console: Client) -> None:

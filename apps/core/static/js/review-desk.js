@@ -157,6 +157,7 @@ class ReviewDesk extends HTMLElement {
     }
     const next = this.#ahead ?? this.#emptyCard;
     this.#ahead = null;
+    this.removeAttribute("data-ready");
     if (!next) return; // the line is down: the outbox says so, and news will bring the next
     this.#show(next);
     this.#fetchAhead();
@@ -180,6 +181,7 @@ class ReviewDesk extends HTMLElement {
     this.#isDry = card.dataset.state === "empty";
     if (this.#isDry) this.#emptyCard = card;
     else this.#ahead = card;
+    this.toggleAttribute("data-ready", !this.#isDry);
   }
 
   #show(card) {
@@ -203,9 +205,14 @@ class ReviewDesk extends HTMLElement {
 
   async #extend(card) {
     const response = await this.#post(card.dataset.extendUrl, { token: card.dataset.token });
-    if (!response) return;
-    if (!response.ok) return card === this.#card ? this.#lost() : this.#dropAhead();
+    if (!response?.ok) return;
     const { left_ms: leftMs } = await response.json();
+    if (leftMs === null) {
+      // A card that was decided meanwhile has no lease to lose.
+      if (card === this.#ahead) this.#dropAhead();
+      else if (card === this.#card && card.dataset.state === "leased") this.#lost();
+      return;
+    }
     for (const clock of card.querySelectorAll("lease-clock")) clock.set?.(leftMs);
   }
 
@@ -227,7 +234,7 @@ class ReviewDesk extends HTMLElement {
   // What has become of the open item: the card as it stands now, to look at only.
   async #look() {
     const card = this.#card;
-    if (card.dataset.state !== "leased") return;
+    if (card.dataset.state === "sent" || card.dataset.state === "empty") return;
     card.dataset.state = "look";
     const response = await this.#get(card.dataset.lookUrl);
     if (response?.ok && card === this.#card) this.#show(this.#parse(await response.text()));
@@ -273,14 +280,16 @@ class ReviewDesk extends HTMLElement {
   #live = ({ detail: { events } }) => {
     const current = this.#card;
     for (const { kind, ids } of events) {
-      if (current.dataset.state === "leased" && ids.includes(Number(current.dataset.item))) this.#openItemChanged(kind);
+      if (ids.includes(Number(current.dataset.item))) this.#openItemChanged(kind);
       if (this.#ahead && ids.includes(Number(this.#ahead.dataset.item)) && ENDS_IT.has(kind)) this.#dropAhead();
     }
     if (this.#isDry && events.some(({ kind }) => MAY_BRING_WORK.has(kind))) this.#moreWork();
   };
 
   #openItemChanged(kind) {
-    if (ENDS_IT.has(kind)) this.#look();
+    if (this.#card.dataset.state === "sent") return;
+    if (this.#card.dataset.state !== "leased") this.#look(); // looked at: show how it stands now
+    else if (ENDS_IT.has(kind)) this.#look();
     else if (kind === "opened") this.#take(this.#card.dataset.takeUrl); // judged anew
     else if (kind === "leased") this.#extend(this.#card); // refused if it was somebody else
   }

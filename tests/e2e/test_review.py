@@ -1,0 +1,300 @@
+"""The review page in real browsers: keys, leases, races, undo, hostile texts."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Locator, Page, expect
+
+from apps.accounts.models import User
+from apps.policies.models import Action, Label
+from apps.review.announce import announce
+from apps.review.models import Cause, Decision, ReviewItem
+from apps.review.services.decisions import Choice, decide
+from apps.review.services.leases import open_item
+from tests.e2e.conftest import PATIENCE_MS, PHONE, WIDE, SignIn, Troubles
+from tests.factories import (
+    GroupFactory,
+    MessageFactory,
+    ReviewItemFactory,
+    SenderFactory,
+    UserFactory,
+    VerdictFactory,
+)
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '" onmouseover="alert(1)',
+    "safe \u202egpj.exe",
+    "fr\u2062ee m\u200bon\u2068ey fr\u0435\u0435",
+    "z" + "\u0300" * 60 + "algo",
+    "\ufeff",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 " * 40,
+    "a" * 15_000,
+    "שלום עולם",
+    "=HYPERLINK(1)",
+    "one\n\n\n\ntwo",
+]
+
+
+@pytest.fixture
+def ann() -> User:
+    return UserFactory(username="ann")
+
+
+@pytest.fixture
+def bob() -> User:
+    return UserFactory(username="bob")
+
+
+def open_review(page: Page, path: str = "/review/") -> Page:
+    page.goto(path)
+    expect(page.locator("html")).to_have_attribute("data-live", "live")
+    return page
+
+
+def card(page: Page) -> Locator:
+    return page.locator("[data-card]")
+
+
+def row(page: Page, item: ReviewItem) -> Locator:
+    return page.locator(f'.queue-row[data-item="{item.pk}"]')
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """For what only the database shows; fails when it doesn't come true."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def queue() -> list[ReviewItem]:
+    """Three items, the first the most urgent."""
+    return [ReviewItemFactory(priority=priority) for priority in (0.9, 0.5, 0.2)]
+
+
+def test_twenty_are_decided_by_keyboard_alone(sign_in: SignIn, ann: User) -> None:
+    items = [ReviewItemFactory(priority=0.9 - n / 100) for n in range(20)]
+    page = open_review(sign_in(user=ann))
+    for number, item in enumerate(items):
+        expect(card(page)).to_have_attribute("data-item", str(item.pk))
+        page.keyboard.press("arh"[number % 3])
+    expect(card(page)).to_have_attribute("data-state", "empty")
+    wait_until(lambda: Decision.objects.count() == 20)
+    made = list(Decision.objects.order_by("pk").values_list("item_id", "action"))
+    actions = ["allow", "remove", "hold"]
+    assert made == [(item.pk, actions[n % 3]) for n, item in enumerate(items)]
+
+
+def test_both_see_each_others_lease_and_decision(
+    sign_in: SignIn, ann: User, bob: User, queue: list[ReviewItem]
+) -> None:
+    hers = open_review(sign_in(user=ann))
+    expect(row(hers, queue[0])).to_contain_text("you")
+    his = open_review(sign_in(user=bob))
+    expect(row(his, queue[0])).to_contain_text("ann")
+    expect(row(hers, queue[2])).to_contain_text("bob")
+    hers.keyboard.press("r")
+    expect(row(his, queue[0])).to_have_count(0)
+    expect(his.locator('[data-count="all"]')).to_have_text("2")
+
+
+def test_item_of_somebody_else_can_be_looked_at_and_shows_what_they_decide(
+    sign_in: SignIn, ann: User, bob: User
+) -> None:
+    item = ReviewItemFactory()
+    hers = open_review(sign_in(user=ann))
+    his = open_review(sign_in(user=bob), f"/review/items/{item.pk}/")
+    expect(his.get_by_role("alert")).to_contain_text("ann has it open now")
+    expect(his.get_by_role("button", name="Remove")).to_have_count(0)
+    hers.keyboard.press("r")
+    expect(his.get_by_role("alert")).to_contain_text("ann removed it")
+
+
+def test_loser_of_a_race_sees_the_winner(
+    sign_in: SignIn, troubles: Troubles, ann: User, bob: User
+) -> None:
+    troubles.expect("409")
+    item = ReviewItemFactory()
+    hers = open_review(sign_in(user=ann))
+    # Her line is slow: she decides before the news of his decision reaches her.
+    hers.evaluate("document.querySelector('live-link').disconnectedCallback()")
+    lease = open_item(bob, item.pk, now=timezone.now() + timedelta(hours=1))
+    choice = Choice(Action.ALLOW, Label.OK)
+    decide(bob, item.pk, token=lease.token, version=lease.version, choice=choice)
+    hers.keyboard.press("r")
+    expect(hers.locator(".toast")).to_contain_text("bob allowed it")
+    assert Decision.objects.get().action == "allow"
+
+
+def test_lease_that_somebody_took_over_is_said_at_once(
+    sign_in: SignIn, ann: User, bob: User
+) -> None:
+    item = ReviewItemFactory()
+    hers = open_review(sign_in(user=ann))
+    open_item(bob, item.pk, now=timezone.now() + timedelta(hours=1))
+    expect(hers.get_by_role("alert")).to_contain_text("bob has it open now")
+
+
+def test_lease_counts_down_and_its_end_is_shown(sign_in: SignIn, ann: User) -> None:
+    item = ReviewItemFactory()
+    page = open_review(sign_in(user=ann))
+    expect(page.locator(".actions [data-left]")).to_have_text(re.compile(r"1:5\d|2:00"))
+    ReviewItem.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    page.locator(".actions lease-clock").evaluate("clock => clock.set(0)")
+    expect(page.get_by_role("alert")).to_contain_text("Your lease has ended")
+    page.get_by_role("button", name="Take it again").click()
+    expect(card(page)).to_have_attribute("data-state", "leased")
+    item.refresh_from_db()
+    assert item.leased_by == ann
+
+
+def test_closed_tab_gives_the_items_back(
+    sign_in: SignIn, ann: User, queue: list[ReviewItem]
+) -> None:
+    page = open_review(sign_in(user=ann))
+    expect(page.locator("review-desk")).to_have_attribute("data-ready", "")
+    page.close(run_before_unload=True)
+    wait_until(lambda: not ReviewItem.objects.filter(leased_by__isnull=False).exists())
+
+
+def test_undo_brings_the_cards_back_newest_first(
+    sign_in: SignIn, ann: User, queue: list[ReviewItem]
+) -> None:
+    page = open_review(sign_in(user=ann))
+    for item in queue[:2]:
+        expect(card(page)).to_have_attribute("data-item", str(item.pk))
+        page.keyboard.press("r")
+    expect(page.locator("undo-bar")).to_contain_text("Removed: spam")
+    expect(page.locator("undo-bar")).to_contain_text("final in")
+    wait_until(lambda: Decision.objects.count() == 2)
+    page.keyboard.press("u")
+    expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
+    page.keyboard.press("u")
+    expect(card(page)).to_have_attribute("data-item", str(queue[0].pk))
+    assert not Decision.objects.filter(undone_at__isnull=True).exists()
+    page.keyboard.press("a")
+    wait_until(lambda: Decision.objects.filter(undone_at__isnull=True, action="allow").exists())
+
+
+def test_skipped_message_does_not_come_back(
+    sign_in: SignIn, ann: User, queue: list[ReviewItem]
+) -> None:
+    page = open_review(sign_in(user=ann))
+    page.keyboard.press("s")
+    expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
+    page.reload()
+    expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
+
+
+def test_new_message_appears_by_itself_in_an_empty_queue(sign_in: SignIn, ann: User) -> None:
+    page = open_review(sign_in(user=ann))
+    expect(page.get_by_role("heading", name="Nothing to review")).to_be_visible()
+    item = ReviewItemFactory()
+    announce("opened", [item.pk])
+    expect(card(page)).to_have_attribute("data-item", str(item.pk))
+    expect(page.locator('[data-count="all"]')).to_have_text("1")
+
+
+def test_what_nothing_judged_asks_what_it_is_before_it_is_removed(
+    sign_in: SignIn, ann: User
+) -> None:
+    ReviewItemFactory(label=None, cause=Cause.UNDETERMINED)
+    page = open_review(sign_in(user=ann))
+    page.keyboard.press("r")
+    expect(page.locator(".toast")).to_contain_text("Choose what it is first")
+    page.keyboard.press("3")
+    wait_until(lambda: Decision.objects.filter(action="remove", label="toxic").exists())
+
+
+def test_keys_do_not_fire_in_text_fields_or_twice_when_held(
+    sign_in: SignIn, ann: User, queue: list[ReviewItem]
+) -> None:
+    page = open_review(sign_in(user=ann))
+    page.keyboard.press("n")
+    page.keyboard.type("a remark, s and r")
+    expect(page.get_by_label("Note")).to_have_value("a remark, s and r")
+    page.keyboard.press("Escape")
+    page.keyboard.down("r")
+    page.keyboard.down("r")
+    page.keyboard.up("r")
+    expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
+    wait_until(lambda: Decision.objects.exists())
+    assert Decision.objects.get().note == "a remark, s and r"
+
+
+def test_rows_are_reached_and_opened_by_key(
+    sign_in: SignIn, ann: User, queue: list[ReviewItem]
+) -> None:
+    page = open_review(sign_in(user=ann))
+    for _ in range(2):
+        page.keyboard.press("j")
+    expect(row(page, queue[2])).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(card(page)).to_have_attribute("data-item", str(queue[2].pk))
+    expect(row(page, queue[2])).to_have_attribute("aria-current", "true")
+    wait_until(lambda: ReviewItem.objects.get(pk=queue[0].pk).leased_by is None)
+
+
+def test_decision_made_without_a_line_waits_visibly_and_is_sent(
+    sign_in: SignIn, troubles: Troubles, ann: User, queue: list[ReviewItem]
+) -> None:
+    troubles.expect("ERR_INTERNET_DISCONNECTED", "ERR_NETWORK", "WebSocket")
+    page = open_review(sign_in(user=ann))
+    expect(page.locator("review-desk")).to_have_attribute("data-ready", "")
+    page.context.set_offline(True)
+    page.keyboard.press("r")
+    expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
+    expect(page.locator("[data-waiting]")).to_contain_text("1 decisions wait")
+    assert not Decision.objects.exists()
+    page.context.set_offline(False)
+    wait_until(lambda: Decision.objects.filter(item=queue[0]).exists())
+    expect(page.locator("[data-waiting]")).to_be_empty()
+
+
+def test_everything_works_without_javascript(sign_in: SignIn, ann: User) -> None:
+    items = [ReviewItemFactory(priority=priority) for priority in (0.9, 0.5)]
+    page = sign_in(user=ann, java_script_enabled=False)
+    page.goto("/review/")
+    page.get_by_role("button", name="Remove").click()
+    expect(card(page)).to_have_attribute("data-item", str(items[1].pk))
+    page.get_by_role("button", name="Undo").click()
+    page.locator(f'.queue-row[data-item="{items[0].pk}"]').click()
+    expect(card(page)).to_have_attribute("data-item", str(items[0].pk))
+    page.get_by_role("button", name="Skip").click()
+    expect(card(page)).to_have_attribute("data-item", str(items[1].pk))
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_hostile_texts_stay_in_their_boxes(
+    sign_in: SignIn,
+    ann: User,
+    assert_accessible: Callable[[Page], None],
+    theme: str,
+    size: dict[str, int],
+) -> None:
+    for text in HOSTILE:
+        sender, group = SenderFactory(name=text[:200]), GroupFactory(name=text[:200])
+        message = MessageFactory(text=text, sender=sender, group=group, quoted_text=text)
+        ReviewItemFactory(verdict=VerdictFactory(message=message, reasons=[text[:200]]))
+    page = open_review(sign_in(user=ann, color_scheme=theme, viewport=size))
+    page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+    assert_accessible(page)
+    for number in range(len(HOSTILE)):
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide == size["width"]
+        before = card(page).get_attribute("data-item")
+        assert before is not None
+        page.keyboard.press("a")
+        if number < len(HOSTILE) - 1:
+            expect(card(page)).not_to_have_attribute("data-item", before)
+    expect(card(page)).to_have_attribute("data-state", "empty")
+    assert_accessible(page)
