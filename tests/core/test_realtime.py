@@ -1,0 +1,319 @@
+"""Live updates over a real Redis and a real WebSocket: merged, numbered, nothing silently lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+import redis.asyncio
+import uvicorn
+from channels.layers import channel_layers, get_channel_layer
+from channels.routing import URLRouter
+from django.conf import settings as django_settings
+from django.db import transaction
+from django.urls import re_path
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from apps.core import realtime
+from apps.core.realtime import Event, LiveConsumer, Publisher, Viewer, publish
+
+PATIENCE_S = 30.0
+TOPIC = "kitchen"
+
+
+class Kitchen(LiveConsumer):
+    topics = (TOPIC,)
+    is_welcome = True
+
+    async def authorize(self) -> bool:
+        return type(self).is_welcome
+
+
+@pytest.fixture
+async def address(stores: object, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """A web process in this test's own event loop."""
+    monkeypatch.setattr(Kitchen, "is_welcome", True)
+    app = URLRouter([re_path("live$", Kitchen.as_asgi())])
+    config = uvicorn.Config(
+        app,
+        port=0,
+        log_level="warning",
+        lifespan="off",
+        ws="websockets-sansio",
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"ws://127.0.0.1:{port}/live"
+    server.should_exit = True
+    await serving
+    for layer in channel_layers.backends.values():
+        await layer.flush()
+
+
+async def next_frame(socket: ClientConnection) -> dict[str, Any]:
+    frame: dict[str, Any] = json.loads(await asyncio.wait_for(socket.recv(), PATIENCE_S))
+    return frame
+
+
+async def settled(socket: ClientConnection) -> int:
+    """Past the greeting and the gap a starting hub tells of; gives the last number."""
+    greeting = await next_frame(socket)
+    assert (greeting["topic"], greeting["events"]) == (TOPIC, [])
+    first = await next_frame(socket)
+    assert first["seq"] == greeting["seq"] + 2
+    return int(first["seq"])
+
+
+def say(kind: str, *ids: int, **rest: Any) -> None:
+    # What `publish` does on commit: these tests have no database.
+    realtime._publisher().offer(TOPIC, kind, max(1, len(ids)), ids, rest or None)
+
+
+async def test_event_reaches_the_viewer_with_ids_and_count(address: str) -> None:
+    async with connect(address) as socket:
+        number = await settled(socket)
+        say("done", 4, 7)
+        frame = await next_frame(socket)
+    assert frame["seq"] == number + 1
+    assert frame["events"] == [{"kind": "done", "count": 2, "ids": [4, 7], "payload": None}]
+
+
+async def test_many_events_are_few_frames_without_a_gap(address: str) -> None:
+    async with connect(address) as socket:
+        number = await settled(socket)
+        for id_ in range(300):
+            say("done", id_)
+            await asyncio.sleep(0)
+        seen, frames = 0, 0
+        while seen < 300:
+            frame = await next_frame(socket)
+            frames += 1
+            assert frame["seq"] == number + frames
+            (event,) = frame["events"]
+            assert len(event["ids"]) <= realtime.IDS_KEPT
+            seen += event["count"]
+    assert seen == 300
+    assert frames <= 5
+
+
+async def test_all_viewers_get_the_same_frame(address: str) -> None:
+    async with connect(address) as one, connect(address) as two:
+        await settled(one)
+        greeting = await next_frame(two)
+        say("done", 1)
+        frames = [await next_frame(one)]
+        while not frames[-1]["events"]:
+            frames.append(await next_frame(one))
+        other = await next_frame(two)
+        while not other["events"]:
+            other = await next_frame(two)
+        assert other == frames[-1]
+        assert other["epoch"] == greeting["epoch"]
+
+
+async def send_raw(number: int, events: list[dict[str, Any]] | None) -> None:
+    layer = get_channel_layer()
+    assert layer is not None
+    topics = {} if events is None else {TOPIC: events}
+    message = {"type": "live.message", "source": "s", "numbers": {TOPIC: number}, "topics": topics}
+    await layer.group_send("live", message)
+
+
+async def test_message_lost_in_redis_shows_as_a_jump(address: str) -> None:
+    one = {"kind": "done", "count": 1, "ids": [1], "payload": None}
+    async with connect(address) as socket:
+        number = await settled(socket)
+        await send_raw(1, [one])
+        assert (await next_frame(socket))["seq"] == number + 1
+        await send_raw(3, [one])
+        assert (await next_frame(socket))["seq"] == number + 3
+
+
+async def test_last_message_lost_shows_by_the_beacon(address: str) -> None:
+    one = {"kind": "done", "count": 1, "ids": [1], "payload": None}
+    async with connect(address) as socket:
+        number = await settled(socket)
+        await send_raw(1, [one])
+        assert (await next_frame(socket))["seq"] == number + 1
+        await send_raw(2, None)
+        frame = await next_frame(socket)
+    assert (frame["seq"], frame["events"]) == (number + 3, [])
+
+
+async def test_cut_connections_lose_nothing_silently(address: str) -> None:
+    async with connect(address) as socket:
+        number = await settled(socket)
+        say("done", 1)
+        assert (await next_frame(socket))["seq"] == number + 1
+        store = redis.asyncio.Redis.from_url(django_settings.REDIS_URL)
+        for kind in ("normal", "pubsub"):
+            await store.client_kill_filter(_type=kind, skipme=True)
+        await store.aclose()
+        say("done", 2)
+        # It comes, or the number jumps: either way the browser knows.
+        frame = await next_frame(socket)
+        assert frame["seq"] == number + 3 or frame["events"][0]["ids"] == [2]
+
+
+async def test_viewer_without_the_right_is_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Kitchen, "is_welcome", False)
+    with pytest.raises(Exception, match="403"):
+        await asyncio.wait_for(connect(address).__aenter__(), PATIENCE_S)
+
+
+async def test_viewer_who_loses_the_right_is_shown_out(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(realtime, "AUTHORIZE_AGAIN_AFTER_S", 0.05)
+    async with connect(address) as socket:
+        await settled(socket)
+        monkeypatch.setattr(Kitchen, "is_welcome", False)
+        with pytest.raises(ConnectionClosed) as closed:
+            await next_frame(socket)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == realtime.CLOSE_FORBIDDEN
+
+
+async def test_content_is_built_once_for_all(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+
+    async def build(events: Sequence[Event]) -> dict[str, int]:
+        built.append(len(events))
+        return {"of": events[0].count}
+
+    monkeypatch.setitem(realtime._frame_builders, TOPIC, build)
+    async with connect(address) as one, connect(address) as two:
+        await settled(one)
+        say("done", 1, 2, 3)
+        for socket in (one, two):
+            frame = await next_frame(socket)
+            while not frame["events"]:
+                frame = await next_frame(socket)
+            assert frame["content"] == {"of": 3}
+    assert built == [1]
+
+
+async def test_content_that_fails_makes_viewers_refetch(
+    address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def build(events: Sequence[Event]) -> None:
+        raise LookupError("the database is away")
+
+    monkeypatch.setitem(realtime._frame_builders, TOPIC, build)
+    async with connect(address) as socket:
+        number = await settled(socket)
+        say("done", 1)
+        frame = await next_frame(socket)
+    assert (frame["seq"], frame["content"]) == (number + 2, None)
+    assert "could not be filled" in caplog.text
+
+
+async def test_stalled_viewer_is_dropped_and_the_others_go_on(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(realtime, "FRAME_EVERY_S", 0.001)
+    monkeypatch.setattr(realtime, "PUBLISH_EVERY_S", 0.001)
+
+    async def heavy(events: Sequence[Event]) -> str:
+        return "x" * 1_000_000
+
+    monkeypatch.setitem(realtime._frame_builders, TOPIC, heavy)
+    options: dict[str, Any] = {"max_size": None, "compression": None, "ping_interval": None}
+    async with connect(address, **options) as reader:
+        await settled(reader)
+        # It takes what its own queue and the sockets' buffers hold, then no more.
+        async with connect(address, max_queue=1, **options):
+            hub = realtime._hub()
+            watched = hub._feeds[TOPIC].viewers
+            await until(lambda: len(watched) == 2)
+
+            async def talk() -> None:
+                while len(watched) == 2:
+                    say("done", 1)
+                    await next_frame(reader)
+
+            await asyncio.wait_for(talk(), PATIENCE_S)
+            say("done", 2)
+            assert (await next_frame(reader))["topic"] == TOPIC
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async def wait() -> None:
+        while not is_so():  # noqa: ASYNC110 (neither uvicorn nor a set of viewers has an event)
+            await asyncio.sleep(0.005)
+
+    await asyncio.wait_for(wait(), PATIENCE_S)
+
+
+async def test_viewer_queue_is_bounded() -> None:
+    viewer = Viewer()
+    for _ in range(realtime.VIEWER_QUEUE_FRAMES):
+        viewer.offer("frame")
+    assert not viewer.stalled.is_set()
+    viewer.offer("one too many")
+    assert viewer.stalled.is_set()
+    assert viewer.frames.qsize() == realtime.VIEWER_QUEUE_FRAMES
+
+
+# ---------- the sending side ----------
+
+
+class Listener:
+    """Stands in the publisher's place, to see what it is offered."""
+
+    def __init__(self) -> None:
+        self.offers: list[tuple[Any, ...]] = []
+
+    def offer(self, *offered: Any) -> None:
+        self.offers.append(offered)
+
+
+@pytest.fixture
+def offers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    listener = Listener()
+    monkeypatch.setattr(realtime, "_publisher", lambda: listener)
+    return listener.offers
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_is_told_before_the_commit(offers: list[tuple[Any, ...]]) -> None:
+    with transaction.atomic():
+        publish(TOPIC, "done", ids=[1])
+        assert offers == []
+    assert offers == [(TOPIC, "done", 1, (1,), None)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_rolled_back_is_never_told(offers: list[tuple[Any, ...]]) -> None:
+    with transaction.atomic():
+        publish(TOPIC, "done", ids=[1])
+        transaction.set_rollback(True)
+    assert offers == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_count_is_honest_when_ids_are_a_sample(offers: list[tuple[Any, ...]]) -> None:
+    publish(TOPIC, "done", ids=list(range(500)))
+    publish(TOPIC, "seen", ids=[1, 2], count=90)
+    assert [(offer[2], len(offer[3])) for offer in offers] == [(500, realtime.IDS_KEPT), (90, 2)]
+
+
+def test_events_of_a_kind_merge_and_keep_the_newest() -> None:
+    event = Event("done")
+    event.merge(200, list(range(100)), {"a": 1})
+    event.merge(5, [900, 901], None)
+    assert (event.count, event.ids[-1], len(event.ids), event.payload) == (205, 901, 100, {"a": 1})
+
+
+def test_publisher_of_a_process_is_one(stores: object) -> None:
+    assert realtime._publisher() is realtime._publisher()
+    assert isinstance(realtime._publisher(), Publisher)
