@@ -72,6 +72,9 @@ class _Attempt:
     number: int
     started_s: float
     wait_s: float
+    # Its time is the deadline's. The clock would not tell afterwards: uvloop's timers fire up to
+    # a millisecond early, and a retry of the last half millisecond would be paid for nothing.
+    has_all_there_is: bool
 
 
 class Caller:
@@ -208,8 +211,7 @@ class Caller:
         except InferenceError as error:
             outcome = error.kind
             self._on_failure(job, this, error)
-            # The deadline cut this attempt short, not its own limit.
-            if isinstance(error, AttemptTimeoutError) and job.deadline.has_passed():
+            if isinstance(error, AttemptTimeoutError) and this.has_all_there_is:
                 outcome = DeadlineExceededError.kind
                 raise DeadlineExceededError(str(error), replica=error.replica) from None
             raise
@@ -238,8 +240,9 @@ class Caller:
         replica, permit = self.choose(job.failed_on, now_s)
         job.attempts += 1
         job.trying = replica.name
-        wait_s = min(self._config.deadlines.attempt_timeout_ms / 1000, remaining_s)
-        return _Attempt(replica, permit, job.attempts, now_s, wait_s)
+        limit_s = self._config.deadlines.attempt_timeout_ms / 1000
+        wait_s = min(limit_s, remaining_s)
+        return _Attempt(replica, permit, job.attempts, now_s, wait_s, remaining_s <= limit_s)
 
     async def _exchange(self, job: Job[Answer], this: _Attempt) -> Answer:
         limits, replica = self._config.deadlines, this.replica
@@ -301,7 +304,7 @@ class Caller:
             self._eject(replica, error.kind, now_s)
 
     def _is_blamed(self, error: InferenceError, this: _Attempt) -> bool:
-        if isinstance(error, AttemptTimeoutError):
+        if isinstance(error, AttemptTimeoutError) and this.has_all_there_is:
             return is_fair_share(this.wait_s * 1000, this.replica.load.usual_ms)
         return error.counts_against_replica
 

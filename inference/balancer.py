@@ -8,7 +8,6 @@ it recently did wrong.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -192,8 +191,9 @@ def _is_better(one: ReplicaLoad, other: ReplicaLoad, now_s: float, floor_ms: flo
 
 
 def is_fair_share(wait_ms: float, usual_ms: float) -> bool:
-    """Whether a timed-out attempt had the time its replica normally needs.
+    """Whether an attempt that its deadline ended had the time its replica normally needs.
 
-    A 30 ms budget on a 300 ms model says nothing about the replica; on a 2 ms model it does.
+    A 30 ms budget on a 300 ms model says nothing about the replica; on a 2 ms model it does. Of a
+    replica that never answered nobody knows what is normal.
     """
-    return not usual_ms or (math.isfinite(wait_ms) and wait_ms >= 2 * usual_ms)
+    return usual_ms > 0 and wait_ms >= 2 * usual_ms

@@ -54,7 +54,7 @@ class Fragile:
             assert replica.http is not None
             host, _, port = replica.http.rpartition(":")
             is_ready = http_ok(host, int(port), "/v2/health/ready")
-            await until(is_ready, within_s=60)
+            await until(is_ready)
 
 
 @pytest.fixture(scope="session")

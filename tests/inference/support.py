@@ -29,8 +29,11 @@ def replicas_of(process: ServersProcess) -> list[ReplicaConfig]:
     ]
 
 
-async def until(condition: Callable[[], Any], within_s: float = 10.0) -> None:
-    """Wait until ``condition`` holds; it may be a plain or a coroutine function."""
+async def until(condition: Callable[[], Any], within_s: float = 60.0) -> None:
+    """Wait until ``condition`` holds; it may be a plain or a coroutine function.
+
+    ``within_s`` is no claim about speed: it turns a hang into a failure.
+    """
     end_s = time.monotonic() + within_s
     while True:
         held = condition()

@@ -53,7 +53,7 @@ class Load:
 
     async def more(self, calls: int) -> None:
         goal = self.answered + calls
-        await until(lambda: self.answered >= goal, within_s=60)
+        await until(lambda: self.answered >= goal)
 
     async def stop(self) -> None:
         self._is_over = True
@@ -82,7 +82,7 @@ async def test_callers_notice_nothing_when_one_of_two_goes(
         assert since.count("triton-1") <= 0.05 * len(since)
         fragile.thaw()
         await fragile.all_ready()
-        await until(lambda: status(client, "triton-1") == "ready", within_s=30)
+        await until(lambda: status(client, "triton-1") == "ready")
 
         def is_back() -> bool:
             return any(
@@ -90,7 +90,7 @@ async def test_callers_notice_nothing_when_one_of_two_goes(
                 for each in witness.attempts[-50:]
             )
 
-        await until(is_back, within_s=30)
+        await until(is_back)
         await load.stop()
     assert load.errors == {}
     assert len(witness.retries) <= 0.1 * len(witness.attempts) + 50
@@ -115,7 +115,7 @@ async def test_with_all_gone_calls_fail_clearly_and_come_back_by_themselves(
                 return False
             return True
 
-        await until(is_answered, within_s=30)
+        await until(is_answered)
 
 
 @pytest.mark.parametrize("mode", list(ExpiryMode))
@@ -166,7 +166,7 @@ async def test_a_storm_of_short_deadlines_loses_and_doubles_nothing(
                 return False
             return row.scores[1] > 0.9
 
-        await until(recovers, within_s=30)
-        await until(lambda: sum(e.in_flight for e in client.replica_states()) == 0, within_s=30)
+        await until(recovers)
+        await until(lambda: sum(e.in_flight for e in client.replica_states()) == 0)
     # Each attempt is told once: what the caller counted, plus at most the recovery's own.
     assert len({(e.call_id, e.attempt) for e in witness.attempts}) == len(witness.attempts)

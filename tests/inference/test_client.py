@@ -25,6 +25,7 @@ from inference import (
     HedgeConfig,
     ModelRef,
     ModerationClient,
+    PoolConfig,
     ReplicaConfig,
     RetryConfig,
     Tensor,
@@ -426,6 +427,7 @@ async def test_a_slow_first_answer_is_overtaken_by_a_hedge(
     config = quiet(
         [stuck, pair[1]],
         hedge=HedgeConfig(enabled=True, min_samples=50),
+        pool=PoolConfig(connections_per_replica=1),  # another could not be opened into the hole
         balancer=BalancerConfig(policy=BalancerPolicy.ROUND_ROBIN),
     )
     async with AsyncModerationClient(config, witness.hooks) as client:

@@ -152,3 +152,16 @@ async def test_health_checks_have_their_own_time(pair: list[ReplicaConfig]) -> N
         assert {each.version for each in states} == {"2.51.0"}
         assert all(each.queue_depth == 0 for each in states)
         assert all((ModelRef("scorer", "1"), True) in each.models for each in states)
+
+
+async def test_what_the_deadline_ends_is_never_retried(
+    pair: list[ReplicaConfig], witness: Witness
+) -> None:
+    async with AsyncModerationClient(quiet(pair), witness.hooks) as client:
+        for step in range(40):
+            budget_s = 0.002 + step / 40_000
+            with pytest.raises(DeadlineExceededError):
+                await client.infer("sleeper", [sleep_for(20)], deadline=Deadline.after(budget_s))
+        await until(lambda: sum(each.in_flight for each in client.replica_states()) == 0)
+    assert witness.retries == []
+    assert set(witness.outcomes) == {DeadlineExceededError.kind}
