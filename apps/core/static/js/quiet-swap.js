@@ -4,7 +4,7 @@ const shown = new WeakMap();
 
 document.addEventListener("htmx:oobBeforeSwap", (event) => {
   const { target, fragment } = event.detail;
-  const html = fragment.firstElementChild?.innerHTML ?? fragment.textContent;
-  if (shown.get(target) === html) event.detail.shouldSwap = false;
-  else shown.set(target, html);
+  const { innerHTML } = fragment instanceof Element ? fragment : fragment.firstElementChild;
+  if ((shown.get(target) ?? target.innerHTML) === innerHTML) event.detail.shouldSwap = false;
+  shown.set(target, innerHTML);
 });
