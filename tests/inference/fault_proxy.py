@@ -22,10 +22,10 @@ class Fault:
     """What the proxy does to the bytes that come from the server.
 
     Attributes:
-        delay_s: Each piece waits this long.
+        delay_s: Each piece comes this much later; pieces do not wait for each other.
         refuses: Connections are reset as soon as they are accepted.
         cut_after_bytes: Each connection is reset once that much has come, half way through.
-        drip_bytes: Pieces of this size, ``delay_s`` apart: a slow drip.
+        drip_bytes: Pieces of this size, ``drip_every_s`` apart: a slow drip.
         swallows: Nothing is passed on in either direction, and nothing is closed.
     """
 
@@ -33,6 +33,7 @@ class Fault:
     refuses: bool = False
     cut_after_bytes: int | None = None
     drip_bytes: int | None = None
+    drip_every_s: float = 0.001
     swallows: bool = False
 
 
@@ -123,13 +124,25 @@ class FaultProxy:
         raise EOFError
 
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        passed = 0
-        while data := await reader.read(65536):
-            if self.fault.swallows:
-                continue
+        loop = asyncio.get_running_loop()
+        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._deliver(under_way, writer))
+            while data := await reader.read(65536):
+                if not self.fault.swallows:
+                    under_way.put_nowait((loop.time() + self.fault.delay_s, data))
+            raise EOFError
+
+    async def _deliver(
+        self, under_way: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
+    ) -> None:
+        loop, passed = asyncio.get_running_loop(), 0
+        while True:
+            due_s, data = await under_way.get()
+            await asyncio.sleep(due_s - loop.time())
             for piece in _pieces(data, self.fault.drip_bytes):
-                if self.fault.delay_s:
-                    await asyncio.sleep(self.fault.delay_s)
+                if self.fault.drip_bytes is not None:
+                    await asyncio.sleep(self.fault.drip_every_s)
                 limit = self.fault.cut_after_bytes
                 if limit is not None and passed + len(piece) > limit:
                     writer.write(piece[: limit - passed])
@@ -139,7 +152,6 @@ class FaultProxy:
                 passed += len(piece)
                 writer.write(piece)
                 await writer.drain()
-        raise EOFError
 
 
 def _pieces(data: bytes, size: int | None) -> Iterator[bytes]:

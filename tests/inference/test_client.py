@@ -364,7 +364,7 @@ async def test_a_slow_drip_is_still_an_answer(
     pair: list[ReplicaConfig], proxy_for: Callable[..., FaultProxy]
 ) -> None:
     proxy = proxy_for(pair[0])
-    proxy.set(Fault(drip_bytes=7, delay_s=0.001))
+    proxy.set(Fault(drip_bytes=7))
     drip = ReplicaConfig("drip", grpc=proxy.address)
     async with AsyncModerationClient(quiet([drip])) as client:
         (row,) = await client.classify(["spam"])
