@@ -18,9 +18,12 @@ class Reading:
 
 
 def read(text: str) -> Reading | None:
-    """The text as the model gets it; None when that is the text as it was sent."""
+    """The text as the model gets it; None when nothing in it is disguised.
+
+    Plain folding (a full-width question mark, two spaces for one) is no news to anybody.
+    """
     normalized = _normalizer().normalize(text)
-    if normalized.text == text:
+    if not normalized.undone:
         return None
     bits: dict[str, int] = load_normalizer().UNDONE_BITS
     undone = tuple(name for name, bit in bits.items() if normalized.undone & bit)

@@ -214,6 +214,22 @@ def test_what_nothing_judged_asks_what_it_is_before_it_is_removed(
     wait_until(lambda: Decision.objects.filter(action="remove", label="toxic").exists())
 
 
+def test_phone_has_the_queue_and_the_labels_when_they_are_asked_for(
+    sign_in: SignIn, ann: User
+) -> None:
+    items = [
+        ReviewItemFactory(priority=priority, label=None, cause=Cause.UNDETERMINED)
+        for priority in (0.9, 0.5)
+    ]
+    page = open_review(sign_in(user=ann, viewport=PHONE, has_touch=True))
+    page.get_by_role("button", name="Queue").tap()
+    row(page, items[1]).tap()
+    expect(card(page)).to_have_attribute("data-item", str(items[1].pk))
+    page.get_by_role("button", name="Remove").tap()
+    page.locator(".label-choice").filter(has_text="ad").tap()
+    wait_until(lambda: Decision.objects.filter(item=items[1], label="ad").exists())
+
+
 def test_keys_do_not_fire_in_text_fields_or_twice_when_held(
     sign_in: SignIn, ann: User, queue: list[ReviewItem]
 ) -> None:

@@ -95,6 +95,7 @@ class ReviewDesk extends HTMLElement {
   #askLabel(button) {
     this.#pendingAction = button;
     this.#toast({ text: this.dataset.wordLabel });
+    this.#card.toggleAttribute("data-asks", true);
     this.#card.querySelector("[data-digit]").focus();
   }
 
@@ -366,6 +367,7 @@ class ReviewDesk extends HTMLElement {
     const row = event.target.closest(".queue-row");
     const goesOn = event.target.closest("[data-go-on]");
     const takes = event.target.closest("[data-take]");
+    if (event.target.closest("[data-toggle-list]") || row) this.toggleAttribute("data-list");
     if (!row && !goesOn && !takes) return;
     event.preventDefault();
     if (goesOn) this.#advance();
