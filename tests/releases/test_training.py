@@ -50,7 +50,7 @@ def made_up_corpus(path: Path) -> Path:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("training")
     data = made_up_corpus(folder / "messages.jsonl")
-    call_command("train_classifier", data=data, out=folder / "models", seed=5, verbosity=0)
+    call_command("train_classifier", data=data, out=folder / "models", seed=5, fits=1, epochs=4)
     return data, folder / "models"
 
 
@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_files_and_another_does_not(
     trained: tuple[Path, Path], tmp_path: Path
 ) -> None:
     data, _ = trained
-    briefly = FitOptions(epochs=1)
+    briefly = FitOptions(fits=1, epochs=1)
     for name, seed in (("first", 5), ("second", 5), ("other", 6)):
         train(data, tmp_path / name, seed=seed, report=lambda line: None, options=briefly)
     model, words = "classifier/1/model.onnx", "tokenizer/1/lexicon.txt"
@@ -163,7 +163,8 @@ def test_fitting_learns_and_repeats() -> None:
     features = Encoder(frozenset()).features(rows)
     weights = np.ones(len(rows), dtype=np.float32)
     first, second = (
-        fit(features, labels_of(rows), weights, seed=1, options=FitOptions(epochs=4)) for _ in "ab"
+        fit(features, labels_of(rows), weights, seed=1, options=FitOptions(fits=2, epochs=4))
+        for _ in "ab"
     )
     assert (first.weights == second.weights).all()
     assert (first.logits(features).argmax(axis=1) == labels_of(rows)).mean() > 0.95

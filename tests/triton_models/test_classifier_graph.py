@@ -75,8 +75,8 @@ def test_the_largest_sums_do_not_spill_into_each_other() -> None:
 
 def test_packing_loses_nothing() -> None:
     ngrams = load_ngrams()
-    largest = ngrams.LARGEST_WEIGHT
-    weights = rng.integers(-largest, largest + 1, (1_000, 3))
+    limits = np.array(ngrams.LARGEST_WEIGHTS)
+    weights = rng.integers(-limits, limits + 1, (1_000, 3))
     assert (ngrams.unpack(ngrams.pack(weights)) == weights).all()
 
 

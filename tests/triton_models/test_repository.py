@@ -155,6 +155,38 @@ def test_plain_cases_get_their_label(client: Any, text: str, label: int) -> None
     assert scores[0].argmax() == label
 
 
+def test_no_logits_make_scores_that_are_not_finite(client: Any) -> None:
+    odd = np.array(
+        [[np.nan, 1, 2, 3], [np.inf, 0, 0, 0], [-np.inf] * 4, [1e30, -1e30, 0, 0], [0, 0, 0, 0]],
+        dtype=np.float32,
+    )
+    tensor = triton_grpc.InferInput("logits", list(odd.shape), "FP32")
+    tensor.set_data_from_numpy(odd)
+    scores = client.infer("postprocess", [tensor], client_timeout=30).as_numpy("SCORES")
+    assert np.isfinite(scores).all()
+    assert scores.sum(axis=1) == pytest.approx(np.ones(len(odd)))
+    assert scores[0].tolist() == [0.25] * 4
+    assert scores[1].tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_ids_of_any_size_give_finite_logits(client: Any) -> None:
+    ids = np.array([[-5, 2**62, 0, 97], [1, 2, 3, 4]], dtype=np.int64)
+    inputs = []
+    for name, values in (("input_ids", ids), ("attention_mask", np.ones_like(ids))):
+        inputs.append(triton_grpc.InferInput(name, list(ids.shape), "INT64"))
+        inputs[-1].set_data_from_numpy(values)
+    logits = client.infer("classifier", inputs, client_timeout=30).as_numpy("logits")
+    assert logits.shape == (2, 4)
+    assert np.isfinite(logits).all()
+
+
+def test_requests_of_different_widths_are_answered_each(client: Any) -> None:
+    texts = ["a" * length for length in (1, 50, 3, 700, 20)]
+    one_by_one = [infer(client, "moderation", [t.encode()], "SCORES")[0][0] for t in texts]
+    (together,) = infer(client, "moderation", [t.encode() for t in texts], "SCORES")
+    assert [scores.tolist() for scores in one_by_one] == together.tolist()
+
+
 def test_the_tokenizer_explains_itself_only_when_asked(client: Any) -> None:
     text = "fr\u200bee \u200bm\u043eney"
     plain = client.infer("tokenizer", [text_input([text.encode()])], outputs=None)

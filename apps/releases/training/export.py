@@ -3,11 +3,12 @@
 How it is fast:
 * padding is cut away first, so a batch costs what its characters cost, not its longest message;
 * a softmax does not see what is added to all labels, so three differences to `ok` say everything;
-  they are three signed 10-bit numbers in one integer, and one look-up and one addition serve all
-  three (lanes of 21 bits);
-* the explainer reads the constants named weights, steps and offsets back from the file;
+  they are three small integers in one word (`ngrams.py`), and one look-up and one addition serve
+  all three;
 * sums per message are differences of one running sum. The numbers are integers, so the running sum
   may wrap around: a message's logits do not depend on what else is in its batch, to the last bit.
+
+The explainer reads the constants named weights, steps and offsets back from the file.
 """
 
 from pathlib import Path
@@ -24,27 +25,24 @@ ngrams = load_ngrams()
 
 OPSET = 18
 IR_VERSION = 9  # read by ONNX Runtime 1.19 (Triton 24.10) and later
-WEIGHT_BITS: int = ngrams.WEIGHT_BITS
-LARGEST_WEIGHT: int = ngrams.LARGEST_WEIGHT
-LANES: int = ngrams.LANES
 LONGEST_NGRAM: int = ngrams.LONGEST_NGRAM
-LANE_BITS = 21
-# A lane must hold the largest sum of one chunk.
-CHUNK_CHARS = (1 << (LANE_BITS - 1)) // (LARGEST_WEIGHT * LONGEST_NGRAM)
 GAP = LONGEST_NGRAM - 1
+# Words of one position fit lanes of 11 bits; sums of a chunk of positions get lanes of 21.
+SUM_LANE_BITS = 21
+CHUNK_CHARS = 1 << (SUM_LANE_BITS - max(ngrams.LANE_BITS))
 
 
 def quantise(weights: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Differences to `ok` as integers of `WEIGHT_BITS`, and what one step of each label is worth.
+    """Differences to `ok` as integers, and what one step of each label is worth.
 
     Args:
         weights: `[BUCKETS, 4]`, columns in the order of `LABELS`.
 
     Returns:
-        `[BUCKETS, 3]` integers within `LARGEST_WEIGHT`, and `[3]` steps.
+        `[BUCKETS, 3]` integers within `LARGEST_WEIGHTS`, and `[3]` steps.
     """
     differences = weights[:, 1:] - weights[:, :1]
-    steps = np.maximum(np.abs(differences).max(axis=0), 1e-6) / LARGEST_WEIGHT
+    steps = np.maximum(np.abs(differences).max(axis=0), 1e-6) / np.array(ngrams.LARGEST_WEIGHTS)
     return np.rint(differences / steps).astype(np.int64), steps.astype(np.float32)
 
 
@@ -79,38 +77,40 @@ def add_flat_rows(g: Graph) -> tuple[str, str]:
     return flat, lengths
 
 
-def add_table(g: Graph, packed: NDArray[np.int32]) -> str:
-    """The packed words spread to lanes; ONNX Runtime folds this when it loads the model."""
-    words = g("Cast", g.constant(packed, np.int32, "weights"), to=TensorProto.INT64)
-    mask, offset = g.constant((1 << WEIGHT_BITS) - 1), g.constant(LARGEST_WEIGHT + 1)
-    table = ""
-    for lane in range(LANES):
-        shifted = g("Div", words, g.constant(1 << (WEIGHT_BITS * lane)))
-        signed = g("Sub", g("BitwiseAnd", shifted, mask), offset)
-        placed = g("Mul", signed, g.constant(1 << (LANE_BITS * lane)))
-        table = g("Add", table, placed) if table else placed
-    return table
-
-
-def add_ngram_sums(g: Graph, flat: str, table: str) -> str:
-    """For each position, the sum of the packed weights of the n-grams that start there."""
+def add_buckets(g: Graph, flat: str) -> str:
+    """`[positions, LONGEST_NGRAM]`: the buckets of the n-grams that start at each position."""
     extended = g("Concat", flat, g.constant([0] * GAP), axis=0)
     count = g("Shape", flat)
     multiplier, state_mask = g.constant(ngrams.MULTIPLIER), g.constant(ngrams.STATE_MASK)
-    state = total = ""
+    in_table = g.constant(ngrams.BUCKETS - 1)
+    state, buckets = "", []
     for n in range(1, LONGEST_NGRAM + 1):
         end = g("Add", count, g.constant([n - 1]))
         character = g("Slice", extended, g.constant([n - 1]), end)
         step = g("Add", character, g.constant(n))
         mixed = g("Add", g("Mul", state, multiplier), step) if state else step
         state = g("BitwiseAnd", mixed, state_mask)
-        found = g("Gather", table, g("BitwiseAnd", state, g.constant(ngrams.BUCKETS - 1)))
-        total = g("Add", total, found) if total else found
+        buckets.append(g("BitwiseAnd", state, in_table))
+    column = g.constant([-1, 1])
+    return g("Concat", *(g("Reshape", bucket, column) for bucket in buckets), axis=1)
+
+
+def add_position_sums(g: Graph, buckets: str, packed: NDArray[np.int32]) -> str:
+    """For each position the sum of its words, its lanes moved apart for adding up positions."""
+    found = g("Gather", g.constant(packed, np.int32, "weights"), buckets)
+    # ONNX Runtime's sum of 32-bit integers goes through floats: it saturates.
+    found = g("Cast", found, to=TensorProto.INT64)
+    wide = g("ReduceSum", found, g.constant([1]), keepdims=0)
+    total = ""
+    for lane, (shift, bits) in enumerate(zip(ngrams.LANE_SHIFTS, ngrams.LANE_BITS, strict=True)):
+        own = g("BitwiseAnd", wide, g.constant(((1 << bits) - 1) << shift))
+        moved = g("Mul", own, g.constant(1 << (lane * SUM_LANE_BITS - shift)))
+        total = g("Add", total, moved) if total else moved
     return total
 
 
 def add_message_sums(g: Graph, sums: str, lengths: str) -> str:
-    """`[batch, chunks]`: the packed sums of each message's chunks."""
+    """`[batch, chunks]`: the sums of each message's chunks, lanes still together."""
     running = g("Concat", g.constant([0]), g("CumSum", sums, g.constant(0)), axis=0)
     start = g("CumSum", g("Add", lengths, g.constant(GAP)), g.constant(0), exclusive=1)
     longest = g("ReduceMax", lengths, keepdims=0)
@@ -123,15 +123,17 @@ def add_message_sums(g: Graph, sums: str, lengths: str) -> str:
     return g("Sub", after, before)
 
 
-def add_lane_sums(g: Graph, packed: str) -> list[str]:
-    """Take the lanes apart, and add up each message's chunks."""
-    half, mask = g.constant(1 << (LANE_BITS - 1)), g.constant((1 << LANE_BITS) - 1)
+def add_lane_sums(g: Graph, chunks: str, lengths: str) -> str:
+    """`[batch, 3]`: each label's sum of signed weights."""
+    mask, apart = g.constant((1 << SUM_LANE_BITS) - 1), g.constant(1 << SUM_LANE_BITS)
     sums = []
-    for _ in range(LANES):
-        lane = g("Sub", g("BitwiseAnd", g("Add", packed, half), mask), half)
+    for _ in range(ngrams.LANES):
+        lane = g("BitwiseAnd", chunks, mask)
         sums.append(g("ReduceSum", lane, g.constant([1]), keepdims=1))
-        packed = g("Div", g("Sub", packed, lane), g.constant(1 << LANE_BITS))
-    return sums
+        chunks = g("Div", g("Sub", chunks, lane), apart)
+    # Each of a position's n-grams added its lane's offset.
+    offsets = g.constant([LONGEST_NGRAM * largest for largest in ngrams.LARGEST_WEIGHTS])
+    return g("Sub", g("Concat", *sums, axis=1), g("Mul", lengths, offsets))
 
 
 def build_model(
@@ -141,9 +143,9 @@ def build_model(
     g = Graph()
     quantised, steps = quantise(weights)
     flat, lengths = add_flat_rows(g)
-    sums = add_ngram_sums(g, flat, add_table(g, ngrams.pack(quantised)))
-    lanes = add_lane_sums(g, add_message_sums(g, sums, lengths))
-    exact = g("Cast", g("Concat", *lanes, axis=1), to=TensorProto.FLOAT)
+    sums = add_position_sums(g, add_buckets(g, flat), ngrams.pack(quantised))
+    lanes = add_lane_sums(g, add_message_sums(g, sums, lengths), lengths)
+    exact = g("Cast", lanes, to=TensorProto.FLOAT)
     characters = g("Cast", g("Max", lengths, g.constant(1)), to=TensorProto.FLOAT)
     per_length = g("Div", exact, g("Sqrt", characters))
     scaled = g("Mul", per_length, g.constant(steps / temperature, np.float32, "steps"))

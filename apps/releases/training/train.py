@@ -24,7 +24,7 @@ from apps.releases.training.served import ServedModel
 from apps.releases.training.vocabulary import build_lexicon, lexicon_text
 
 WEAK_ROW_WEIGHT = 0.7
-MODERN_PER_PATTERN = 60
+MODERN_PER_PATTERN = 40
 MODERN_MEASURED_PER_PATTERN = 20
 ENCODE_BATCH = 512
 MAX_FILE_BYTES = 8 * 1024 * 1024
@@ -92,7 +92,7 @@ def fit_rows(
         weights,
         seed=seed,
         options=options,
-        report=lambda epoch: report(f"epoch {epoch} of {options.epochs}"),
+        report=report,
     )
     valid = in_split(rows, "valid")
     temperature = fit_temperature(model.logits(encoder.features(valid)), labels_of(valid))

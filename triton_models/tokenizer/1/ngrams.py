@@ -13,10 +13,12 @@ BUCKETS = 1 << BUCKET_BITS
 MULTIPLIER = 0x2545F491
 STATE_MASK = (1 << 31) - 1
 
-# Three weights of ten bits in one word: each label's logit less that of `ok`.
-WEIGHT_BITS = 10
-LARGEST_WEIGHT = (1 << (WEIGHT_BITS - 1)) - 1
-LANES = 3
+# Three weights in one 32-bit word, each label's logit less that of `ok`, with an offset that makes
+# it positive. The lanes leave room for adding the words of all n-grams of one position.
+LANE_SHIFTS = (0, 11, 22)
+LANE_BITS = (11, 11, 10)
+LARGEST_WEIGHTS = tuple(((1 << bits) - 1) // (2 * LONGEST_NGRAM) for bits in LANE_BITS)
+LANES = len(LANE_SHIFTS)
 
 
 def ngram_buckets(ids: np.ndarray) -> list[np.ndarray]:
@@ -31,14 +33,15 @@ def ngram_buckets(ids: np.ndarray) -> list[np.ndarray]:
 
 
 def pack(quantised: np.ndarray) -> np.ndarray:
-    """`[n, 3]` weights within `LARGEST_WEIGHT` as `[n]` INT32, each with an offset."""
-    shifted = quantised.astype(np.int64) + LARGEST_WEIGHT + 1
-    return sum(shifted[:, lane] << (WEIGHT_BITS * lane) for lane in range(LANES)).astype(np.int32)
+    """`[n, 3]` weights within `LARGEST_WEIGHTS` as `[n]` INT32."""
+    words = np.zeros(len(quantised), dtype=np.int64)
+    for lane, (shift, largest) in enumerate(zip(LANE_SHIFTS, LARGEST_WEIGHTS, strict=True)):
+        words |= (quantised[:, lane].astype(np.int64) + largest) << shift
+    return words.astype(np.uint32).view(np.int32)
 
 
 def unpack(packed: np.ndarray) -> np.ndarray:
     """The inverse of `pack`."""
-    mask = (1 << WEIGHT_BITS) - 1
-    words = packed.astype(np.int64)
-    lanes = [(words >> (WEIGHT_BITS * lane) & mask) - LARGEST_WEIGHT - 1 for lane in range(LANES)]
-    return np.stack(lanes, axis=1)
+    words = packed.view(np.uint32).astype(np.int64)
+    lanes = zip(LANE_SHIFTS, LANE_BITS, LARGEST_WEIGHTS, strict=True)
+    return np.stack([(words >> s & ((1 << b) - 1)) - largest for s, b, largest in lanes], axis=-1)

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.releases.training.fitting import FitOptions
 from apps.releases.training.paths import MODEL_REPOSITORY
 from apps.releases.training.train import train
 
@@ -24,6 +25,8 @@ class Command(BaseCommand):
             "--out", type=Path, default=MODEL_REPOSITORY, help="model repository to write into"
         )
         parser.add_argument("--seed", type=int, default=7)
+        parser.add_argument("--fits", type=int, default=FitOptions().fits, help="averaged")
+        parser.add_argument("--epochs", type=int, default=FitOptions().epochs)
 
     def handle(self, *args: Any, **options: Any) -> None:
         functional = options["functional"] or beside(options["data"])
@@ -34,6 +37,7 @@ class Command(BaseCommand):
                 seed=options["seed"],
                 report=self.stdout.write,
                 functional=functional,
+                options=FitOptions(fits=options["fits"], epochs=options["epochs"]),
             )
         except (OSError, ValueError) as error:
             raise CommandError(str(error)) from error
