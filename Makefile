@@ -75,4 +75,7 @@ lock: venv ## Resolve both locks again (no index address in either)
 
 venv: .venv/.locked ## Make the locked environment
 
-.PHONY: help up test check messages format format-check lint types imports migrations deploy-check templates browser lock venv
+chaos: venv ## Kill and freeze processes at random for ten minutes; nothing may be lost or doubled
+	$(BIN)/python manage.py bench chaos --minutes 10 $(ARGS)
+
+.PHONY: help up test check chaos messages format format-check lint types imports migrations deploy-check templates browser lock venv

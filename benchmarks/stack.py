@@ -24,20 +24,33 @@ START_WITHIN_S = 600.0
 
 
 @contextlib.contextmanager
-def running_stack(ready_file: Path | None, *arguments: str) -> Iterator[dict[str, Any]]:
-    """The content of a ready file; without one, `manage.py up` runs during the block."""
+def running_stack(
+    ready_file: Path | None, *arguments: str, **settings: str
+) -> Iterator[dict[str, Any]]:
+    """The content of a ready file; without one, `manage.py up` runs during the block.
+
+    `ready_file` is among it, since it is written anew whenever a process was restarted.
+    """
     if ready_file is not None:
-        yield json.loads(ready_file.read_text(encoding="utf-8"))
+        yield read_ready(ready_file)
         return
     with tempfile.TemporaryDirectory(prefix="bench-stack-") as folder:
-        yield from _own_stack(Path(folder), arguments)
+        yield from _own_stack(Path(folder), arguments, settings)
 
 
-def _own_stack(folder: Path, arguments: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def read_ready(path: Path) -> dict[str, Any]:
+    """What the ready file says now."""
+    return {**json.loads(path.read_text(encoding="utf-8")), "ready_file": path}
+
+
+def _own_stack(
+    folder: Path, arguments: tuple[str, ...], settings: dict[str, str]
+) -> Iterator[dict[str, Any]]:
     ready, log = folder / "ready.json", folder / "up.log"
     # One that `up` makes itself; what the caller's environment says of other stacks is not for it.
     ours = {"DATABASE_URL", "REDIS_URL", "TRITON_REPLICAS"}
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    inherited = {name: value for name, value in os.environ.items() if name not in ours}
+    environment = {**inherited, **settings}
     port = str(free_ports(1)[0])
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
@@ -51,7 +64,7 @@ def _own_stack(folder: Path, arguments: tuple[str, ...]) -> Iterator[dict[str, A
         )
         try:
             _wait_for(ready, process, log)
-            yield json.loads(ready.read_text(encoding="utf-8"))
+            yield read_ready(ready)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()

@@ -35,15 +35,15 @@ def delete_message(*, group: str, external_id: str, actor: Actor) -> Deleted:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [DELETION_LOCK, bucket_of(group)])
     group_row, _ = Group.objects.get_or_create(external_id=group)
+    revisions = Message.objects.filter(group=group_row, external_id=external_id)
+    message_ids = list(revisions.order_by("revision").values_list("id", flat=True))
+    _wait_for_verdicts(message_ids)
     now = timezone.now()
     deletion, is_new = Deletion.objects.get_or_create(
         group=group_row, external_id=external_id, defaults={"deleted_at": now}
     )
-    revisions = Message.objects.filter(group=group_row, external_id=external_id)
-    message_ids = list(revisions.order_by("revision").values_list("id", flat=True))
     if not is_new:
         return Deleted(is_new=False, message_ids=message_ids)
-    _wait_for_verdicts(message_ids)
     revisions.filter(deleted_at=None).update(deleted_at=now)
     record(
         actor=actor,

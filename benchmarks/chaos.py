@@ -1,0 +1,306 @@
+"""Messages with edits and deletions while processes are killed and frozen at random, seeded.
+
+Each trial sends messages by REST to a running stack; meanwhile workers, Triton replicas, Redis and
+PostgreSQL are killed with SIGKILL or stopped for some seconds, and the supervisor restarts what
+died. Then every stored revision must have exactly one verdict, the one that its own text gets when
+Triton is asked directly; a deleted message none that came after its deletion; every held message
+one review item; no outbox event may be there twice. Trials repeat until the time is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import psutil
+import psycopg
+
+from benchmarks.stack import read_ready, running_stack
+from benchmarks.texts import chat_texts
+from inference import LABELS, Classification, ClientConfig, ModerationClient, ReplicaConfig
+
+VICTIMS = ("worker", "worker-2", "triton-1", "triton-2", "redis", "postgres")
+PAUSE_S = (0.8, 2.5)
+FROZEN_S = (0.5, 7.0)
+SENDERS = 4
+BATCH = 200
+EDITED, DELETED = 0.15, 0.05
+# After the last blow: restarts, leases and the backlog.
+HEALED_WITHIN_S = 240.0
+LEASE_S = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--messages", type=int, default=20_000, help="a trial (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=0.0, help="repeat trials for so long")
+    parser.add_argument("--blows", type=int, default=15, help="a trial (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="(%(default)s)")
+
+
+def run(options: dict[str, Any]) -> dict[str, Any]:
+    until_s = time.monotonic() + options["minutes"] * 60
+    trials: list[dict[str, Any]] = []
+    stack = ("--replicas", "2", "--workers", "2")
+    with running_stack(options["stack"], *stack, SCORING_LEASE_S=str(LEASE_S)) as ready:
+        while not trials or time.monotonic() < until_s:
+            seed = options["seed"] + len(trials)
+            trials.append(
+                {"seed": seed, **Trial(ready, options["messages"], options["blows"], seed).run()}
+            )
+    totals = Counter[str]()
+    for trial in trials:
+        totals.update({name: value for name, value in trial.items() if name != "seed"})
+    return {"trials": len(trials), **totals, "by_trial": trials}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One thing a backend does: a batch of revisions, or a deletion."""
+
+    method: str
+    path: str
+    body: bytes
+
+
+@dataclass
+class Trial:
+    """One seeded course of events and what is found afterwards."""
+
+    ready: dict[str, Any]
+    messages: int
+    blows: int
+    seed: int
+    blows_done: int = 0
+    kills: Counter[str] = field(default_factory=Counter)
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+
+    def run(self) -> dict[str, Any]:
+        source = random.Random(self.seed)
+        texts = chat_texts(self.messages * 2, seed=self.seed)
+        breaker = threading.Thread(target=self._break_things, args=(source.random(),))
+        breaker.start()
+        self._send(list(self._plan(texts, source)))
+        breaker.join()
+        self._wait_until_healed()
+        return {
+            "messages": self.messages,
+            "kills": self.kills.total() - self.kills["frozen"],
+            "freezes": self.kills["frozen"],
+            **self._verify(),
+        }
+
+    # ---------- what backends do ----------
+
+    def _plan(self, texts: Sequence[str], source: random.Random) -> Iterator[Sent]:
+        for start in range(0, self.messages, BATCH):
+            numbers = range(start, min(start + BATCH, self.messages))
+            yield self._batch([(n, 1, texts[n]) for n in numbers])
+            edited = [n for n in numbers if source.random() < EDITED]
+            if edited:
+                yield self._batch([(n, 2, texts[self.messages + n]) for n in edited])
+            for number in numbers:
+                if source.random() < DELETED:
+                    query = urlencode(
+                        {"group": self._group(number), "external_id": self._id(number)}
+                    )
+                    yield Sent("DELETE", f"/api/v1/messages?{query}", b"")
+
+    def _batch(self, revisions: Sequence[tuple[int, int, str]]) -> Sent:
+        messages = [
+            {
+                "group": self._group(number),
+                "external_id": self._id(number),
+                "revision": revision,
+                "sender": {"id": f"sender-{number % 997}"},
+                "text": text,
+            }
+            for number, revision, text in revisions
+        ]
+        body = json.dumps({"messages": messages}, ensure_ascii=False).encode()
+        return Sent("POST", "/api/v1/messages:batch", body)
+
+    def _group(self, number: int) -> str:
+        return f"chaos-{self.run_id}-{number % 23}"
+
+    def _id(self, number: int) -> str:
+        return f"{self.run_id}-{number}"
+
+    def _send(self, plan: Sequence[Sent]) -> None:
+        todo = iter(enumerate(plan))
+        lock = threading.Lock()
+
+        def work() -> None:
+            sender = _Sender(self.ready)
+            while True:
+                with lock:
+                    number, sent = next(todo, (0, None))
+                if sent is None:
+                    return
+                # Spread over the blows: something is on its way whenever one falls.
+                while number / len(plan) > (self.blows_done + 1) / (self.blows + 1):
+                    time.sleep(0.02)
+                sender.deliver(sent)
+
+        with ThreadPoolExecutor(SENDERS) as pool:
+            for done in [pool.submit(work) for _ in range(SENDERS)]:
+                done.result()
+
+    # ---------- what goes wrong ----------
+
+    def _break_things(self, seed: float) -> None:
+        source = random.Random(seed)
+        for _ in range(self.blows):
+            time.sleep(source.uniform(*PAUSE_S))
+            name = source.choice(VICTIMS)
+            freeze_s = source.uniform(*FROZEN_S) if source.random() < 0.4 else 0.0
+            pid = read_ready(self.ready["ready_file"])["pids"][name]
+            # One that is just being restarted has had its blow already.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if freeze_s:
+                    _freeze(psutil.Process(pid), freeze_s)
+                    self.kills["frozen"] += 1
+                else:
+                    psutil.Process(pid).kill()
+                    self.kills[name] += 1
+            self.blows_done += 1
+
+    def _wait_until_healed(self) -> None:
+        until_s = time.monotonic() + HEALED_WITHIN_S
+        while time.monotonic() < until_s:
+            try:
+                with self._database() as database:
+                    if not _one(database, "SELECT count(*) FROM chat_chunk"):
+                        return
+            except psycopg.OperationalError:
+                pass  # PostgreSQL is still on its way up
+            time.sleep(0.25)
+
+    # ---------- what is found ----------
+
+    def _database(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.ready["database_url"], autocommit=True, connect_timeout=5)
+
+    def _verify(self) -> dict[str, int]:
+        with self._database() as database:
+            database.execute("SET work_mem = '64MB'")
+            pattern = f"chaos-{self.run_id}-%"
+            rows = database.execute(_REVISIONS, [pattern]).fetchall()
+            held = _one(database, _HELD_WITHOUT_ITEM, [pattern])
+            outbox = _one(database, _OUTBOX_TWICE)
+        living = [row for row in rows if not row[2]]
+        texts = {text: "" for _, text, _, _, _ in living}
+        expected = dict(zip(texts, self._ask_triton(list(texts)), strict=True))
+        return {
+            "revisions": len(rows),
+            "deleted": len(rows) - len(living),
+            "not_stored": self.messages - len({row[0] for row in rows}),
+            "lost": sum(len(labels) == 0 for _, _, _, labels, _ in living),
+            "doubled": sum(len(labels) > 1 for _, _, _, labels, _ in rows),
+            "wrong": sum(
+                label is not None and label != expected[text]
+                for _, text, _, labels, _ in living
+                for label in labels
+            ),
+            "undetermined": sum(label is None for *_, labels, _ in living for label in labels),
+            "judged_after_deletion": sum(row[4] for row in rows),
+            "held_without_item": held,
+            "outbox_twice": outbox,
+        }
+
+    def _ask_triton(self, texts: list[str]) -> list[str]:
+        replicas = [ReplicaConfig(r["name"], grpc=r["grpc"]) for r in self.ready["triton"]]
+        with ModerationClient(ClientConfig(replicas)) as client:
+            answers: list[Classification] = []
+            for start in range(0, len(texts), 256):
+                answers += client.classify(texts[start : start + 256])
+        return [LABELS[max(range(4), key=answer.scores.__getitem__)] for answer in answers]
+
+
+# Each stored revision: its id, text, whether deleted, its verdicts' labels, and how many of these
+# came after the deletion, which is dated when it has waited for verdicts under way.
+_REVISIONS = """
+SELECT message.external_id, message.text, message.deleted_at IS NOT NULL,
+  coalesce(array_agg(verdict.label) FILTER (WHERE verdict.message_id IS NOT NULL), '{}'),
+  count(*) FILTER (WHERE verdict.created_at > message.deleted_at)
+FROM chat_group AS its
+JOIN chat_message AS message ON message.group_id = its.id
+LEFT JOIN scoring_verdict AS verdict ON verdict.message_id = message.id
+WHERE its.external_id LIKE %s
+GROUP BY message.id
+"""
+_HELD_WITHOUT_ITEM = """
+SELECT count(*) FROM chat_group AS its
+JOIN chat_message AS message ON message.group_id = its.id
+JOIN scoring_verdict AS verdict ON verdict.message_id = message.id
+LEFT JOIN review_reviewitem AS item ON item.message_id = message.id
+WHERE its.external_id LIKE %s AND verdict.action = 'hold' AND item.message_id IS NULL
+"""
+_OUTBOX_TWICE = """
+SELECT count(*) - count(DISTINCT (kind, key)) FROM webhooks_outboxevent
+"""
+
+
+def _one(database: psycopg.Connection[Any], query: Any, parameters: Sequence[Any] = ()) -> int:
+    row = database.execute(query, parameters).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _freeze(process: psutil.Process, for_s: float) -> None:
+    family = [process, *process.children(recursive=True)]
+    for member in family:
+        member.suspend()
+    time.sleep(for_s)
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.resume()
+
+
+class _Sender:
+    """Delivers as a backend does: until it is told that it was taken."""
+
+    def __init__(self, ready: dict[str, Any]) -> None:
+        url = urlsplit(ready["url"])
+        self._where = (url.hostname or "", url.port)
+        self._headers = {
+            "Authorization": f"Bearer {ready['api_key']}",
+            "Content-Type": "application/json",
+        }
+
+    def deliver(self, sent: Sent) -> None:
+        until_s = time.monotonic() + HEALED_WITHIN_S
+        while time.monotonic() < until_s:
+            if self._try(sent):
+                return
+            time.sleep(0.2)
+        raise SystemExit(f"{sent.method} was not taken within {HEALED_WITHIN_S:.0f} s")
+
+    def _try(self, sent: Sent) -> bool:
+        connection = http.client.HTTPConnection(*self._where, timeout=30)
+        try:
+            connection.request(sent.method, sent.path, sent.body or None, self._headers)
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+        if response.status >= 500 or response.status == 429:
+            return False
+        if response.status >= 400:
+            raise SystemExit(f"The API answered {response.status}: {answer[:300]!r}")
+        if sent.method == "DELETE":
+            return True
+        return all("message" in one for one in json.loads(answer)["results"])
