@@ -248,6 +248,7 @@ def test_everyday_wide_punctuation_is_no_disguise(text: str) -> None:
         ("http://a.example/%E5%8A%A0%E5%BE%AE%E4%BF%A1", "http://a.example/加微信"),
         ("a.example/?q=%66%72%65%65", "a.example/?q=free"),
         ("a.example/%2566%2572ee", "a.example/free"),
+        ("a.example/%" + "25" * 300 + "66ree", "a.example/free"),
         ("http://xn--fiq228c.example", "http://中文.example"),
         ("XN--80AK6AA92E.com", "аррӏе.com"),
     ],
@@ -324,6 +325,14 @@ def test_a_megabyte_line_is_judged_by_head_and_tail() -> None:
     assert result.text.startswith("start ")
     assert result.text.endswith(" the end")
     assert result.offsets[-1] == len(text) - 1
+
+
+def test_long_texts_encode_as_they_normalise() -> None:
+    for text in ("plain words " * 400, "fr33 c a s i n o " * 300, "加 微 信 " * 900):
+        encoded = normalizer.encode([text.encode()])
+        result = normalizer.normalize(text)
+        assert encoded.input_ids[0].tolist() == normalizer.ids(result.text).tolist()
+        assert encoded.undone[0] == result.undone
 
 
 def test_fifteen_thousand_emoji_are_bounded() -> None:

@@ -69,7 +69,8 @@ MAX_LEET_VARIANTS = 16
 STRETCH = re.compile(r"([^\W\d_])\1\1+", re.IGNORECASE)
 WORD = re.compile(r"[^\W\d_]+")
 PERCENT_RUN = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-LINK_WITH_PERCENT = re.compile(r"\S*%[0-9A-Fa-f]{2}\S*")
+NESTED_PERCENT = re.compile(r"%(?:25)+(?=[0-9A-Fa-f]{2})")
+NO_SPACE = re.compile(r"\S+")
 PUNYCODE_LABEL = re.compile(r"(?<![A-Za-z0-9-])xn--([A-Za-z0-9-]{1,59})", re.IGNORECASE)
 
 # Shapes: one ASCII letter a character, so that patterns over kinds of characters are plain
@@ -444,6 +445,10 @@ class Normalizer:
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """UTF-8 texts to padded ids. Broken bytes become U+FFFD in their message alone."""
         rows, undone = decode_rows(texts)
+        for row, text in enumerate(rows):
+            if len(text) > MAX_JUDGED_CHARS:
+                rows[row], _, cut = cut_middle(text)
+                undone[row] |= cut
         batch = self._look_up(rows)
         keep = keep_mask(batch)
         slow = {}
@@ -459,13 +464,9 @@ class Normalizer:
         return pad_rows(batch.ids[keep], lengths, slow, np.array(undone, dtype=np.int32))
 
     def _look_up(self, rows: list[str]) -> "Flat":
-        """All rows as one array with a separator after each.
-
-        A row that is too long leaves only a start here: it goes the slow way.
-        """
-        short = [row if len(row) <= MAX_JUDGED_CHARS else "" for row in rows]
-        lengths = np.fromiter(map(len, short), dtype=np.int64, count=len(short))
-        codes = to_codes(SEPARATOR.join((*short, "")))
+        """All rows as one array with a separator after each."""
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        codes = to_codes(SEPARATOR.join((*rows, "")))
         ends = np.cumsum(lengths + 1) - 1
         flags, ids = self.table.flags[codes], self.table.ids[codes]
         flags[ends] = 0  # a NUL of a message's own is flagged, a separator is nothing
@@ -477,7 +478,7 @@ class Normalizer:
         if np.bitwise_or.reduce(batch.flags, initial=0) & (CYRILLIC | GREEK | OTHER_ALPHABET):
             found.update(mixed_rows(batch))
         for row, text in enumerate(rows):
-            if len(text) > MAX_JUDGED_CHARS or "n--" in text or "N--" in text:
+            if "n--" in text or "N--" in text:
                 found.add(row)
         maybe_leet = set(batch.rows_at(leet_positions(batch))) - found
         return sorted(found.union(row for row in maybe_leet if self._has_leet(rows[row])))
@@ -541,8 +542,13 @@ def squeeze(word: str) -> str:
 
 def percent_edits(text: str) -> Iterator[tuple[int, int, str]]:
     """Percent-encoded UTF-8 inside links; a price with a percent sign is not a link."""
-    for link in LINK_WITH_PERCENT.finditer(text):
-        if not set(link.group()) & set("/.?="):
+    for link in NO_SPACE.finditer(text):
+        if "%" not in link.group() or not set(link.group()) & set("/.?="):
+            continue
+        # Encoded again and again: all layers but the last go at once, so depth costs nothing.
+        nested = [(*layers.span(), "%") for layers in NESTED_PERCENT.finditer(text, *link.span())]
+        if nested:
+            yield from nested
             continue
         for run in PERCENT_RUN.finditer(text, *link.span()):
             try:
