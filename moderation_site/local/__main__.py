@@ -62,7 +62,10 @@ async def run_servers(servers: Servers, ready_file: Path | None, command: list[s
     data_dir = servers.data_dir
     programs = servers.prepare(say)
     async with Supervisor(
-        stack_id=data_dir.stack_id, log_dir=data_dir.log, report=report
+        stack_id=data_dir.stack_id,
+        log_dir=data_dir.log,
+        report=report,
+        litter=servers.litter,
     ) as supervisor:
         await supervisor.start(programs)
         servers.finish()

@@ -82,11 +82,10 @@ class DataDir:
 
     def socket_dir(self) -> Path:
         """A folder for sockets, short enough for the kernel."""
-        inside = self.path / "run"
-        if len(os.fsencode(inside / SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES:
+        inside, outside = self.path / "run", self._outside("")
+        if _fits_socket(inside):
             return inside
-        outside = Path(tempfile.gettempdir()) / f"chatwarden-{os.getuid()}-{self.stack_id}"
-        if len(os.fsencode(outside / SOCKET_NAME)) > MAX_SOCKET_PATH_BYTES:
+        if not _fits_socket(outside):
             raise StackError(
                 f"The path of {self.path} is too long for a socket, and so is that of the "
                 "temporary folder: choose a shorter --data-dir or set TMPDIR."
@@ -97,7 +96,7 @@ class DataDir:
         """A folder whose path a shell takes as one word: Triton starts its stubs without quotes."""
         if is_plain(self.triton):
             return self.triton
-        outside = Path(tempfile.gettempdir()) / f"chatwarden-{os.getuid()}-{self.stack_id}-triton"
+        outside = self._outside("-triton")
         if not is_plain(outside):
             raise StackError(
                 "Triton cannot work below a path with spaces, and the temporary folder has one "
@@ -106,11 +105,17 @@ class DataDir:
         own_folder(outside)
         return outside
 
-    def remove_plain_dir(self) -> None:
-        """Removes what `plain_dir` made outside the data folder."""
-        outside = Path(tempfile.gettempdir()) / f"chatwarden-{os.getuid()}-{self.stack_id}-triton"
-        if not is_plain(self.triton):
-            shutil.rmtree(outside, ignore_errors=True)
+    def outside_dirs(self) -> list[Path]:
+        """Folders that may lie outside the data folder while a stack runs."""
+        return [self._outside(""), self._outside("-triton")]
+
+    def remove_outside_dirs(self) -> None:
+        """Removes them at the end of a run."""
+        for folder in self.outside_dirs():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _outside(self, suffix: str) -> Path:
+        return Path(tempfile.gettempdir()) / f"chatwarden-{os.getuid()}-{self.stack_id}{suffix}"
 
     def ports(self, count: int) -> list[int]:
         """Free ports: those of the last run when they still are."""
@@ -142,6 +147,10 @@ class DataDir:
         kept = dict(self.secrets(()))
         if kept.get(name) != value:
             write_private(self.path / "secrets.json", json.dumps(kept | {name: value}, indent=2))
+
+
+def _fits_socket(folder: Path) -> bool:
+    return len(os.fsencode(folder / SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES
 
 
 def is_plain(path: Path) -> bool:

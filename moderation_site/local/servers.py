@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,9 +19,11 @@ from moderation_site.local.redis import Redis
 from moderation_site.local.triton import (
     HOST,
     MODEL_REPOSITORY,
+    SHARED_MEMORY,
     Replica,
     deploy_backends,
     plain_repository,
+    region_prefix,
     replica_program,
 )
 from moderation_site.local.triton_env import (
@@ -132,9 +135,15 @@ class Servers:
         if self.postgres is not None:
             self.postgres.create_database()
 
+    @property
+    def litter(self) -> list[str]:
+        """Patterns of what lies outside the data folder while the servers run."""
+        regions = glob.escape(str(SHARED_MEMORY / region_prefix(self.data_dir.stack_id))) + "*"
+        return [regions, *map(glob.escape, map(str, self.data_dir.outside_dirs()))]
+
     def clean_up(self) -> None:
         """Removes what must not outlast a run."""
-        self.data_dir.remove_plain_dir()
+        self.data_dir.remove_outside_dirs()
 
     def _triton_programs(self, environment: TritonEnvironment) -> list[Program]:
         plain_dir = self.data_dir.plain_dir()

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -82,7 +82,13 @@ class Supervisor:
     comes from the *thread* that made it.
     """
 
-    def __init__(self, *, stack_id: str, log_dir: Path, report: Report) -> None:
+    def __init__(
+        self, *, stack_id: str, log_dir: Path, report: Report, litter: Sequence[str] = ()
+    ) -> None:
+        """Args:
+        litter: Patterns of what to remove when the supervisor is killed with -9.
+        """
+        self._litter = litter
         self._stack_id = stack_id
         self._log_dir = log_dir
         self._report = report
@@ -93,7 +99,7 @@ class Supervisor:
 
     async def __aenter__(self) -> Self:
         self._warden = subprocess.Popen(  # noqa: S603, ASYNC220 (our own script; a fork, not a wait)
-            [sys.executable, "-I", "-S", str(WARDEN)],
+            [sys.executable, "-I", "-S", str(WARDEN), *self._litter],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,

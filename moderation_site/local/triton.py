@@ -90,7 +90,7 @@ def replica_program(
 ) -> Program:
     """What the supervisor runs for one replica; both folders have plain paths."""
     # The same after a kill -9, different for every replica of every stack.
-    region = f"chatwarden_{stack_id}_{replica.name}_"
+    region = f"{region_prefix(stack_id)}{replica.name}_"
     clear = _clear_regions(region)
     return Program(
         name=replica.name,
@@ -123,6 +123,11 @@ def replica_program(
         before_start=clear,
         after_stop=clear,
     )
+
+
+def region_prefix(stack_id: str) -> str:
+    """What the names of all shared memory regions of a stack begin with."""
+    return f"chatwarden_{stack_id}_"
 
 
 def _clear_regions(prefix: str) -> Callable[[], None]:

@@ -5,7 +5,6 @@ Its python stub crashes with NumPy 2, and the application should not be held bac
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -13,8 +12,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +71,9 @@ def ensure_environment(folder: Path = DEFAULT_FOLDER) -> TritonEnvironment:
     """
     if sys.platform != "linux":
         raise StackError(f"There is no embedded Triton for {sys.platform}: {OTHERWISE}.")
-    with _alone(folder):
+    # Two stacks of one checkout share the environment: one makes it, the other waits.
+    with LOCK.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_installed(folder):
             _install(folder)
             (folder / STAMP).write_text(_fingerprint(), encoding="ascii")
@@ -89,16 +88,6 @@ def is_installed(folder: Path = DEFAULT_FOLDER) -> bool:
 
 def _fingerprint() -> str:
     return hashlib.sha256(LOCK.read_bytes()).hexdigest()
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two stacks of one checkout share the environment: one makes it, the other waits."""
-    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    path = Path(tempfile.gettempdir()) / f"chatwarden-{os.getuid()}-{name}.environment"
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _install(folder: Path) -> None:

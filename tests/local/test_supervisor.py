@@ -271,7 +271,12 @@ async def ready():
     return (folder / "ready").exists()
 
 async def main():
-    async with Supervisor(stack_id="orphans", log_dir=folder, report=lambda event: None) as it:
+    async with Supervisor(
+        stack_id="orphans",
+        log_dir=folder,
+        report=lambda event: None,
+        litter=[str(folder / "region_*")],
+    ) as it:
         child = [sys.executable, "-c", code, str(folder)]
         await it.start([Program(name="child", argv=child, probe=ready)])
         print(*it.pids.values(), it._warden.pid, (folder / "ready").read_text(), flush=True)
@@ -282,6 +287,9 @@ asyncio.run(main())
 
 
 def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    region, kept = tmp_path / "region_1", tmp_path / "other"
+    region.touch()
+    kept.touch()
     with subprocess.Popen(
         [sys.executable, "-c", SUPERVISING, str(tmp_path)],
         cwd=PROJECT,
@@ -295,6 +303,8 @@ def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     _, alive = psutil.wait_procs(family, timeout=20)
     assert len(family) == 3  # child, warden, grandchild
     assert alive == []
+    assert region.exists() is False
+    assert kept.exists()
 
 
 def test_only_the_leftovers_of_the_same_stack_are_ended() -> None:

@@ -224,8 +224,9 @@ def test_nothing_is_left_after_it_is_killed_itself(product: Product) -> None:
     _, alive = psutil.wait_procs(family, timeout=30)
     assert alive == []
     assert len(family) > 8  # the servers, their helpers and the warden were among them
+    data_dir = DataDir(product.folder / "data")
+    assert list(SHARED_MEMORY.glob(f"*{data_dir.stack_id}*")) == []
+    assert not any(folder.exists() for folder in data_dir.outside_dirs())
 
     product.start()
     assert product.stop() == 0
-    stack_id = DataDir(product.folder / "data").stack_id
-    assert list(SHARED_MEMORY.glob(f"*{stack_id}*")) == []
