@@ -65,7 +65,7 @@ async def run_servers(servers: Servers, ready_file: Path | None, command: list[s
         stack_id=data_dir.stack_id,
         log_dir=data_dir.log,
         report=report,
-        litter=servers.litter,
+        litter=servers.litter(ready_file),
     ) as supervisor:
         await supervisor.start(programs)
         servers.finish()

@@ -135,11 +135,13 @@ class Servers:
         if self.postgres is not None:
             self.postgres.create_database()
 
-    @property
-    def litter(self) -> list[str]:
-        """Patterns of what lies outside the data folder while the servers run."""
+    def litter(self, ready_file: Path | None) -> list[str]:
+        """Patterns of what a kill -9 leaves outside the data folder."""
         regions = glob.escape(str(SHARED_MEMORY / region_prefix(self.data_dir.stack_id))) + "*"
-        return [regions, *map(glob.escape, map(str, self.data_dir.outside_dirs()))]
+        paths = self.data_dir.outside_dirs()
+        if ready_file is not None:
+            paths.append(ready_file.expanduser().absolute())
+        return [regions, *(glob.escape(str(path)) for path in paths)]
 
     def clean_up(self) -> None:
         """Removes what must not outlast a run."""

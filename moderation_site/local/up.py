@@ -155,7 +155,7 @@ class Stack:
             stack_id=self._data_dir.stack_id,
             log_dir=self._data_dir.log,
             report=self._display.event,
-            litter=servers.litter,
+            litter=servers.litter(self._options.ready_file),
         ) as supervisor:
             await supervisor.start(programs)
             servers.finish()

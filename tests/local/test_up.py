@@ -223,6 +223,7 @@ def test_nothing_is_left_after_it_is_killed_itself(product: Product) -> None:
     product.process.wait()
     _, alive = psutil.wait_procs(family, timeout=30)
     assert alive == []
+    assert not product.ready_file.exists()
     assert len(family) > 8  # the servers, their helpers and the warden were among them
     data_dir = DataDir(product.folder / "data")
     assert list(SHARED_MEMORY.glob(f"*{data_dir.stack_id}*")) == []
