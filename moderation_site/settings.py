@@ -91,7 +91,11 @@ DATABASES["default"]["CONN_MAX_AGE"] = 0
 DATABASES["default"]["OPTIONS"]["pool"] = {  # type: ignore[index]
     "min_size": 1,
     "max_size": env.integer("DATABASE_POOL_SIZE", 8, least=1),
-    "timeout": 10,
+    # How long a call waits for a connection while PostgreSQL is away, before it says so.
+    "timeout": 5,
+    # The pool waits twice as long after each failed attempt: begin anew, so that it is back within
+    # some seconds of PostgreSQL's return, however long that took.
+    "reconnect_timeout": 5,
 }
 REDIS_URL = env.read("REDIS_URL", "redis://127.0.0.1:6379/0")
 # Keeps several stacks (or test workers) apart on one Redis.

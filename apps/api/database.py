@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TypeVar, cast
 
 from django.db import InterfaceError, OperationalError, connection, connections
@@ -17,13 +18,16 @@ T = TypeVar("T")
 
 
 class DatabaseThreads:
-    """A few threads, each call with a connection from Django's pool.
+    """A few threads, each with a connection of its own that it keeps.
 
-    Each function that runs here can be run twice without harm, so a connection that turns out to
-    be dead (PostgreSQL was restarted) costs a second try and no error.
+    Taking one from Django's pool for each call and giving it back costs more than the call. Each
+    function that runs here can be run twice without harm, so a connection that turns out to be
+    dead (PostgreSQL was restarted) costs a second try and no error.
     """
 
     def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._is_closed = False
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="api-database")
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -31,7 +35,20 @@ class DatabaseThreads:
         return await asyncio.get_running_loop().run_in_executor(self._pool, _call, function)
 
     def close(self) -> None:
+        """Wait for what runs, and give every thread's connection back."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        # At the barrier each thread holds one task, so each closes its own connection.
+        together = Barrier(self._threads)
+        for _ in range(self._threads):
+            self._pool.submit(_close_connection, together)
         self._pool.shutdown(wait=True)
+
+
+def _close_connection(together: Barrier) -> None:
+    together.wait()
+    connection.close()
 
 
 def _call(function: Callable[[], T]) -> T:
@@ -42,8 +59,6 @@ def _call(function: Callable[[], T]) -> T:
         if isinstance(error.__cause__, PoolTimeout):
             raise database_away() from error
         return _call_again(function)
-    finally:
-        connection.close()
 
 
 def _call_again(function: Callable[[], T]) -> T:
@@ -54,4 +69,5 @@ def _call_again(function: Callable[[], T]) -> T:
             pool.check()
         return function()
     except (OperationalError, InterfaceError) as error:
+        connection.close()
         raise database_away() from error

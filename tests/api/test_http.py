@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import cast
 
 import httpx
 import pytest
-from django.db import connections
+from asgiref.sync import sync_to_async
+from django.db import connection
+from django.db.backends.postgresql.base import DatabaseWrapper
 from django.utils import timezone
 
 from apps.accounts.models import ApiKey
@@ -216,36 +220,73 @@ class TestHealth:
         assert (await api.client.head("/healthz")).status_code == 200
 
 
+@pytest.fixture
+def own_session(secret: tuple[ApiKey, str]) -> int:
+    """The session of the fixtures, which has to outlive the test."""
+    connection.ensure_connection()
+    return int(connection.connection.info.backend_pid)
+
+
+class TestDatabaseRestarted:
+    async def test_its_dead_connections_cost_no_error(self, api: Api, own_session: int) -> None:
+        await asyncio.gather(*[api.post(message()) for _ in range(8)])
+        for _ in range(3):
+            await end_sessions_but(own_session)
+            answers = await asyncio.gather(*[api.post(message()) for _ in range(8)])
+            assert {answer.status_code for answer in answers} == {201}
+
+
 class TestDatabaseAway:
     @pytest.fixture
-    async def api_without_database(
-        self, app: ApiApp, api: Api, monkeypatch: pytest.MonkeyPatch
-    ) -> Api:
-        """The key is known already; then the database's address leads nowhere."""
+    async def closed_database(
+        self, api: Api, own_session: int, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[None]:
+        """The key is known already; then all sessions end and new ones are refused."""
         await api.post(message())
-        settings = connections["default"].settings_dict
-        monkeypatch.setitem(settings, "HOST", "/nowhere")
-        options = {**settings["OPTIONS"], "pool": False}
-        monkeypatch.setitem(settings, "OPTIONS", options)
-        return api
+        monkeypatch.setattr(cast(DatabaseWrapper, connection).pool, "timeout", 0.2)
+        await allow_connections(False)
+        await end_sessions_but(own_session)
+        yield
+        await allow_connections(True)
 
-    async def test_a_submission_may_be_sent_again_later(self, api_without_database: Api) -> None:
-        api = api_without_database
-        for call_ in (
-            api.post(message()),
+    async def test_every_call_says_to_come_back_and_later_takes_effect_once(
+        self, api: Api, closed_database: None
+    ) -> None:
+        sent = message()
+        for answer in await asyncio.gather(
+            api.post(sent),
             api.post({"messages": [message()]}, "/api/v1/messages:batch"),
             api.client.get("/api/v1/messages/1"),
             api.client.delete("/api/v1/messages/1"),
             api.client.get("/readyz"),
         ):
-            answer = await call_
             is_problem(answer, 503, "unavailable")
             assert int(answer.headers["retry-after"]) > 0
         assert (await api.client.get("/healthz")).status_code == 200
 
-    async def test_a_bad_message_is_told_so_all_the_same(self, api_without_database: Api) -> None:
-        answer = await api_without_database.post(message(text=""))
-        is_problem(answer, 422, "invalid-request")
+        await allow_connections(True)
+        while (answer := await api.post(sent)).status_code == 503:
+            pass
+        assert answer.status_code == 201
+        assert (await api.post(sent)).json() == answer.json()
+
+
+@sync_to_async
+def allow_connections(is_allowed: bool) -> None:
+    with connection._nodb_cursor() as cursor:
+        name = connection.ops.quote_name(connection.settings_dict["NAME"])
+        cursor.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS {is_allowed}")
+
+
+@sync_to_async
+def end_sessions_but(pid: int) -> None:
+    """As a restart of PostgreSQL does, but for the test's own two sessions."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid NOT IN (%s, pg_backend_pid())",
+            [pid],
+        )
 
 
 async def send(api: Api, content_type: str) -> httpx.Response:
