@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 # A fork waits this long for calls in flight; longer ones end with the parent's connections.
 FORK_PATIENCE_S = 5.0
+# What a closed client's calls get to tell their callers so.
+FINISH_WITHIN_S = 1.0
 
 
 class _LoopThread:
@@ -60,10 +62,19 @@ class _LoopThread:
         return threading.current_thread() is self._thread
 
     def stop(self) -> None:
-        self.submit(self.client.aclose()).result()
+        self.submit(self._finish()).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+    async def _finish(self) -> None:
+        """Close, and let every call end with its error before the loop stops."""
+        await self.client.aclose()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        if rest:
+            _, stuck = await asyncio.wait(rest, timeout=FINISH_WITHIN_S)
+            for task in stuck:
+                task.cancel()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -245,6 +256,9 @@ class ModerationClient:
 
     def before_fork(self) -> None:
         """Wait for the calls, close, and hold back new ones until ``after_fork``."""
+        if self._running is not None and self._running.is_own_thread():
+            log.warning("a fork on the inference loop's own thread: the child must not call it")
+            return
         with self._lock:
             self._is_forking = True
             if not self._idle.wait_for(lambda: not self._calls, timeout=FORK_PATIENCE_S):

@@ -32,6 +32,7 @@ from inference.config import ModelRef, PoolConfig, TlsConfig
 from inference.errors import (
     AttemptTimeoutError,
     BadResponseError,
+    ClientClosedError,
     InferenceError,
     MisconfiguredError,
 )
@@ -300,6 +301,10 @@ class Call:
             return await self._call
         except grpc.aio.AioRpcError as error:
             raise _translated(error) from None
+        except asyncio.CancelledError:
+            if self._call.cancelled() and not _is_being_cancelled():
+                raise ClientClosedError("closed while the call was in flight") from None
+            raise
 
 
 def _resolve(waiter: asyncio.Future[None]) -> None:

@@ -96,6 +96,29 @@ async def test_callers_notice_nothing_when_one_of_two_goes(
     assert len(witness.retries) <= 0.1 * len(witness.attempts) + 50
 
 
+async def test_a_server_that_is_stopping_is_told_from_a_wrong_model_name(
+    fragile: Fragile, witness: Witness
+) -> None:
+    """It says NOT_FOUND while calls run out, then nobody listens (server#6230, #6286)."""
+    config = quiet(fragile.replicas[:1], retry=RetryConfig(max_attempts=1))
+    async with AsyncModerationClient(config, witness.hooks) as client:
+        last = asyncio.ensure_future(client.infer("sleeper", [sleep_for(1_500)]))
+        await until(lambda: client.replica_states()[0].in_flight == 1)
+        fragile.signal("triton-1", signal.SIGTERM)
+        kinds: list[str] = []
+        while not kinds or kinds[-1] != "connect_failed":
+            client.readmit("triton-1")
+            client.reset_breaker("triton-1")
+            try:
+                await client.classify(["text"])
+            except InferenceError as error:
+                kinds.append(error.kind)
+        assert set(kinds) <= {"stopping", "model_not_ready", "unreachable", "connect_failed"}
+        assert {"stopping", "model_not_ready"} & set(kinds)
+        # What it had begun it finished.
+        assert (await last).array("SLEPT_MS").tolist() == [[1_500]]
+
+
 async def test_with_all_gone_calls_fail_clearly_and_come_back_by_themselves(
     fragile: Fragile,
 ) -> None:

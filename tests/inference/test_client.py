@@ -228,6 +228,33 @@ async def test_a_model_that_raises_on_one_replica_only_is_that_replicas_fault(
     assert state.breaker == "open"
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "Server is stopping, scheduler for model has stopped ..."),
+        (grpc.StatusCode.UNAVAILABLE, "GRPC server is shutting down and has stopped ..."),
+        (grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'm' has no available versions"),
+    ],
+)
+async def test_a_stopping_replica_is_left_after_its_first_word(
+    pair: list[ReplicaConfig],
+    witness: Witness,
+    scripted: Callable[..., ReplicaConfig],
+    code: grpc.StatusCode,
+    message: str,
+) -> None:
+    policy = BalancerConfig(policy=BalancerPolicy.ROUND_ROBIN)
+    replicas = [scripted(Script(infer=fail_with(code, message))), pair[0]]
+    async with AsyncModerationClient(quiet(replicas, balancer=policy), witness.hooks) as client:
+        for _ in range(4):
+            (row,) = await client.classify(["spam"])
+            assert label_of(row) == "spam"
+        state = next(each for each in client.replica_states() if each.name == "scripted")
+    assert [each.replica for each in witness.attempts].count("scripted") == 1
+    assert state.state == "ejected"
+    assert state.breaker == "closed", "an orderly stop is no fault"
+
+
 async def test_a_missing_header_is_a_wrong_setting(
     scripted: Callable[..., ReplicaConfig], witness: Witness
 ) -> None:
@@ -315,6 +342,20 @@ def test_a_broken_bytes_tensor_is_refused_or_read_wholly(raw: bytes) -> None:
     assert Tensor.from_texts("T", texts).raw == raw
 
 
+async def test_closing_tells_the_waiting(
+    pair: list[ReplicaConfig], proxy_for: Callable[..., FaultProxy]
+) -> None:
+    proxy = proxy_for(pair[0])
+    client = AsyncModerationClient(quiet([ReplicaConfig("silent", grpc=proxy.address)]))
+    await client.classify(["text"])
+    proxy.set(BLACKHOLE)
+    waiting = asyncio.ensure_future(client.classify(["text"]))
+    await until(lambda: client.replica_states()[0].in_flight == 1)
+    await client.aclose()
+    with pytest.raises(ClientClosedError):
+        await waiting
+
+
 @pytest.mark.parametrize("dtype", ["?", "i1", ">i4", "<u8", "f2", ">f4", "f8"])
 def test_arrays_of_any_byte_order_arrive_as_they_are(dtype: str) -> None:
     array = np.array([[0, 1], [1, 0]]).astype(dtype)[:, ::-1]
@@ -345,6 +386,32 @@ async def test_round_robin_goes_round(pair: list[ReplicaConfig], witness: Witnes
             await client.classify(["text"])
     served = [each.replica for each in witness.attempts]
     assert served.count("triton-1") == served.count("triton-2") == 10
+
+
+@pytest.fixture
+def three(pair: list[ReplicaConfig], proxy_for: Callable[..., FaultProxy]) -> list[ReplicaConfig]:
+    """Three endpoints: the third is another way to the first server."""
+    return [*pair, ReplicaConfig("third", grpc=proxy_for(pair[0]).address)]
+
+
+async def test_three_replicas_share_and_none_gets_it_all(
+    three: list[ReplicaConfig], witness: Witness
+) -> None:
+    """gRPC's own default, pick_first, sends everything to one (server#6177, #4036)."""
+    policy = BalancerConfig(policy=BalancerPolicy.ROUND_ROBIN)
+    async with AsyncModerationClient(quiet(three, balancer=policy), witness.hooks) as client:
+        for _ in range(30):
+            await asyncio.gather(*(client.classify(["text"]) for _ in range(10)))
+    served = [each.replica for each in witness.attempts]
+    assert [served.count(each.name) for each in three] == [100, 100, 100]
+
+
+async def test_a_cold_burst_is_spread(three: list[ReplicaConfig], witness: Witness) -> None:
+    """Before anyone has answered (grpc#20226)."""
+    async with AsyncModerationClient(quiet(three), witness.hooks) as client:
+        await asyncio.gather(*(client.classify(["text"]) for _ in range(60)))
+    served = [each.replica for each in witness.attempts]
+    assert all(10 <= served.count(each.name) <= 32 for each in three)
 
 
 async def test_a_slow_replica_gets_less(
@@ -490,6 +557,20 @@ def test_several_batches_are_in_flight_from_one_thread(pair: list[ReplicaConfig]
         assert sum(each.in_flight for each in client.replica_states()) > 1
         for future in futures:
             assert [label_of(row) for row in future.result(10)] == ["ok", "spam"]
+
+
+def test_closing_tells_the_calls_in_flight(
+    pair: list[ReplicaConfig], proxy_for: Callable[..., FaultProxy]
+) -> None:
+    proxy = proxy_for(pair[0])
+    client = ModerationClient(quiet([ReplicaConfig("silent", grpc=proxy.address)]))
+    client.classify(["text"])
+    proxy.set(BLACKHOLE)
+    futures = [client.classify_nowait(["text"]) for _ in range(3)]
+    while client.replica_states()[0].in_flight < 3:
+        pass  # each look is a turn of the client's own loop
+    client.close()
+    assert {type(each.exception(10)) for each in futures} == {ClientClosedError}
 
 
 def test_threads_share_one_client(pair: list[ReplicaConfig]) -> None:

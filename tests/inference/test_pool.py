@@ -184,7 +184,7 @@ async def test_breaker_reopenings_and_reconnects_leak_no_files(
     async with AsyncModerationClient(quiet([only], pool=pool)) as client:
         await client.classify(["text"])
         files = open_files()
-        for _ in range(100):
+        for _ in range(1_000):
             proxy.reset_all()
             client.reset_breaker("only")
             try:
