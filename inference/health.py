@@ -7,6 +7,7 @@ again, exchanges connections when certificates change, and closes what nobody us
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import urllib.request
 from dataclasses import replace
@@ -19,6 +20,8 @@ from inference.pool import Pool, Replica, ReplicaFacts, Resolver
 from inference.values import ModelStatistics
 
 __all__ = ["Monitor", "mean_between", "pending_requests"]
+
+log = logging.getLogger(__name__)
 
 PENDING = "nv_inference_pending_request_count"
 
@@ -61,14 +64,20 @@ class Monitor:
 
     async def _rounds(self) -> None:
         while True:
-            now_s = time.monotonic()
-            if now_s >= self._next_resolve_s:
-                self._next_resolve_s = now_s + self._health.resolve_every_s
-                await self._pool.resolve(self._resolver)
-            self._renew_tls(now_s)
-            await self.look_at_all()
-            await self._pool.sweep()
+            try:
+                await self._round(time.monotonic())
+            except Exception:
+                # Nobody awaits this task: without a log the checks would end unseen.
+                log.exception("a health check went wrong; the next one goes on")
             await asyncio.sleep(self._pause_s())
+
+    async def _round(self, now_s: float) -> None:
+        if now_s >= self._next_resolve_s:
+            self._next_resolve_s = now_s + self._health.resolve_every_s
+            await self._pool.resolve(self._resolver)
+        self._renew_tls(now_s)
+        await self.look_at_all()
+        await self._pool.sweep()
 
     def _pause_s(self) -> float:
         all_up = all(each.facts.is_model_ready for each in self._pool.replicas.values())
@@ -79,8 +88,7 @@ class Monitor:
         if tls is None or now_s < self._next_tls_s:
             return
         self._next_tls_s = now_s + tls.check_files_every_s
-        if self._pool.has_new_certificates():
-            self._pool.renew_connections()
+        self._pool.renew_certificates()
 
     async def look_at_all(self, *, with_figures: bool = False) -> None:
         """One round. Rounds do not overlap, else an older finding could replace a newer one."""

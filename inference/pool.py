@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +14,12 @@ from inference.balancer import ReplicaLoad
 from inference.breaker import Breaker, BreakerState
 from inference.config import ClientConfig, ModelRef, ReplicaConfig, TlsConfig
 from inference.errors import OverloadedError
-from inference.transport import Call, Connection
+from inference.transport import Call, Connection, check_files
 from inference.values import ModelStatistics
 
 __all__ = ["Pool", "Replica", "ReplicaFacts", "ReplicaState", "ReplicaStatus", "Resolver"]
+
+log = logging.getLogger(__name__)
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """From host and port to ``host:port`` addresses."""
@@ -224,13 +227,24 @@ class Pool:
 
     # ------------------------------------------------------------ housekeeping
 
-    def has_new_certificates(self) -> bool:
-        """Whether the PEM files changed since they were read."""
-        return self._config.tls is not None and _signature(self._config.tls) != self._tls_signature
+    def renew_certificates(self) -> None:
+        """If the PEM files changed, connect anew from here on; old connections finish their calls.
 
-    def renew_connections(self) -> None:
-        """Open new ones from here on; the old ones finish what they carry."""
-        self._tls_signature = _signature(self._config.tls)
+        Files that are missing, half written or do not belong together change nothing: whoever
+        exchanges them is not done yet.
+        """
+        tls = self._config.tls
+        if tls is None:
+            return
+        try:
+            signature = _signature(tls)
+            if signature == self._tls_signature:
+                return
+            check_files(tls)
+        except OSError as error:  # ssl.SSLError is one
+            log.warning("certificates are not usable yet: %s", error)
+            return
+        self._tls_signature = signature
         for replica in self.replicas.values():
             self._retire(replica)
 

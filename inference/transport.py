@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import ssl
 import struct
 import sys
 import weakref
@@ -53,6 +54,7 @@ __all__ = [
     "Connection",
     "StreamCall",
     "StreamMessage",
+    "check_files",
     "claim_loop",
     "credentials_from",
     "decode_classifications",
@@ -236,6 +238,13 @@ def credentials_from(tls: TlsConfig) -> grpc.ChannelCredentials:
         private_key=read(tls.key_file),
         certificate_chain=read(tls.cert_file),
     )
+
+
+def check_files(tls: TlsConfig) -> None:
+    """Raises: OSError (ssl.SSLError among them) when gRPC could not use the files as they are."""
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if tls.cert_file is not None:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
 
 
 def _channel_options(pool: PoolConfig, tls: TlsConfig | None) -> list[tuple[str, int | str]]:

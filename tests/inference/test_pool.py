@@ -194,6 +194,29 @@ async def test_breaker_reopenings_and_reconnects_leak_no_files(
         assert open_files() <= files + 8
 
 
+async def test_health_checks_go_on_after_one_went_wrong(
+    pair: list[ReplicaConfig], caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = 0
+
+    async def resolver(host: str, port: int) -> list[str]:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise RuntimeError("a resolver of one's own may do anything")
+        return [pair[0].grpc]
+
+    config = quiet(
+        "dns:///triton.example:8001",  # type: ignore[arg-type]
+        health=HealthConfig(every_s=0.02, resolve_every_s=0.02),
+    )
+    async with AsyncModerationClient(config, resolver=resolver) as client:
+        await client.classify(["text"])
+        await until(lambda: asked > 4)
+        await client.classify(["text"])
+    assert "a health check went wrong" in caplog.text
+
+
 async def test_unreachable_dns_members_leave_and_new_ones_are_used(
     pair: list[ReplicaConfig],
 ) -> None:
@@ -319,6 +342,7 @@ async def test_certificates_are_exchanged_without_a_restart(
     proxy_for: Callable[..., FaultProxy],
     authority: Authority,
     tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The server's authority changes; the client's file is replaced; calls go on."""
     proxy = proxy_for(pair[0], ssl_context=server_context(authority, wants_client=False))
@@ -333,6 +357,15 @@ async def test_certificates_are_exchanged_without_a_restart(
         await client.classify(["text"])
         before = proxy.accepted
         renewed = Authority(tmp_path, "new")
+        # Half written: whoever exchanges it is not done yet.
+        caplog.clear()
+        trusted.write_bytes(renewed.ca.read_bytes()[:200])
+        await until(lambda: "not usable yet" in caplog.text)
+        trusted.unlink()
+        caplog.clear()
+        await until(lambda: "not usable yet" in caplog.text)
+        await client.classify(["text"])
+        assert proxy.accepted == before
         trusted.write_bytes(authority.ca.read_bytes() + renewed.ca.read_bytes())
         await until(lambda: proxy.accepted > before)
         await client.classify(["text"])
