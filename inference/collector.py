@@ -7,7 +7,7 @@ shell round it. When a batch leaves:
 - nothing is in flight: at once (`idle`);
 - otherwise when as many wait as fit (`full`), or as its fair share of all that is outstanding
   (`share`): calls that return together would else travel as one herd, with the server idle while
-  they turn round;
+  they turn round. Whether that pays depends on how parallel the servers are: `Formation` tries;
 - or the oldest has waited `max_wait_ms` (`max_wait`), or the earliest deadline leaves just the
   time a batch takes (`deadline`), or the collector is closing (`closing`).
 
@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
+import statistics
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence, Sized
@@ -43,7 +44,7 @@ from inference.errors import (
 from inference.hooks import BatchEvent, Hooks
 from inference.stats import Stage, StageStats
 
-__all__ = ["Batch", "BatchPolicy", "Collector", "InFlightLimit", "Waiter"]
+__all__ = ["Batch", "BatchPolicy", "Collector", "Formation", "InFlightLimit", "Waiter"]
 
 Item = TypeVar("Item", bound=Sized)
 Result = TypeVar("Result")
@@ -85,6 +86,8 @@ class Batch(Generic[Item]):
     in_flight: int  # batches in flight when it left, itself included
     is_alone: bool  # until another one leaves beside it
     overdue_s: float = math.inf  # from then on it holds up nobody
+    outstanding: int = 1  # calls, when it left
+    is_apart: bool = False  # the formation then
     next_deadline_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +101,10 @@ class Batch(Generic[Item]):
     @property
     def oldest_wait_s(self) -> float:
         return self.sent_s - min(waiter.arrived_s for waiter in self.waiters)
+
+    def mean_age_s(self, now_s: float) -> float:
+        """How long ago its calls arrived."""
+        return now_s - statistics.fmean(waiter.arrived_s for waiter in self.waiters)
 
     def take_expired(self, now_s: float) -> list[Waiter[Item]]:
         if self.next_deadline_s > now_s:
@@ -124,7 +131,7 @@ class InFlightLimit:
     now and then one is made to.
     """
 
-    def __init__(self, ceiling: int, *, first: int = 2) -> None:
+    def __init__(self, ceiling: int, *, first: int = 3) -> None:
         self._ceiling = ceiling
         self._limit = min(first, ceiling)
         self._alone_s: dict[int, float] = {}
@@ -195,6 +202,57 @@ class InFlightLimit:
             self._limit = max(1, self._limit // 2)
 
 
+class Formation:
+    """Whether a crowd that fits one batch travels apart, in several at once, or together.
+
+    Apart, servers work in parallel and never wait for callers to turn round; together, the fixed
+    costs of a call are paid once. Which is quicker differs by server and by hour, so both are
+    tried: mostly the better one runs, now and then the other for a few batches. What counts is
+    the mean time from a call's arrival to its answer over the number of calls outstanding: by
+    Little's law that is the inverse of the throughput, at any load.
+    """
+
+    _TRIAL = 12  # batches
+    _SETTLING = 4  # batches that a change of formation distorts
+    _RUN, _LONGEST_RUN = 60, 960
+    _BETTER = 0.95
+
+    def __init__(self) -> None:
+        self.is_apart = True
+        self._best = True
+        self._known_s: dict[bool, float] = {}
+        self._paces_s: list[float] = []
+        self._ignored = 0
+        self._run = self._RUN
+
+    def observe(self, was_apart: bool, pace_s: float) -> None:
+        """Learn from a batch: seconds from arrival to answer, per call outstanding."""
+        if was_apart is not self.is_apart:
+            return
+        self._ignored += 1
+        if self._ignored <= self._SETTLING:
+            return
+        self._paces_s.append(pace_s)
+        is_trial = len(self._known_s) < 2 or self.is_apart is not self._best
+        if len(self._paces_s) >= (self._TRIAL if is_trial else self._run):
+            self._judge()
+
+    def _judge(self) -> None:
+        # The median: one stalled batch says nothing about a formation.
+        self._known_s[self.is_apart] = statistics.median(self._paces_s)
+        self._paces_s.clear()
+        self._ignored = 0
+        other_s = self._known_s.get(not self.is_apart)
+        if other_s is None or self.is_apart is self._best:
+            self.is_apart = not self.is_apart
+        elif self._known_s[self.is_apart] < self._BETTER * other_s:
+            self._best = self.is_apart
+            self._run = self._RUN
+        else:
+            self.is_apart = self._best
+            self._run = min(2 * self._run, self._LONGEST_RUN)
+
+
 def _follow(averages: dict[int, float], key: int, value: float, weight: float) -> None:
     known = averages.get(key)
     averages[key] = value if known is None else known + weight * (value - known)
@@ -218,11 +276,17 @@ class BatchPolicy(Generic[Item]):
         self._is_closing = False
         self.queued = 0
         self.limit = InFlightLimit(config.max_in_flight_batches)
+        self.formation = Formation()
 
     @property
     def in_flight(self) -> int:
         """Batches in flight."""
         return len(self._in_flight)
+
+    @property
+    def outstanding(self) -> int:
+        """Calls that wait or are in flight."""
+        return self.queued + self._items_in_flight
 
     @property
     def is_idle(self) -> bool:
@@ -317,6 +381,8 @@ class BatchPolicy(Generic[Item]):
             self.in_flight + 1,
             is_alone=not self._in_flight,
             overdue_s=now_s + self._patience_s(len(waiters)),
+            outstanding=self.outstanding + len(waiters),
+            is_apart=self.formation.is_apart,
         )
         self._in_flight[id(batch)] = batch
         self._items_in_flight += len(waiters)
@@ -353,8 +419,8 @@ class BatchPolicy(Generic[Item]):
 
     def _target(self) -> int:
         """A fair share of all that is outstanding, if that is worth a call of its own."""
-        outstanding = self.queued + self._items_in_flight
-        share = math.ceil(outstanding / self.limit.usual)
+        parts = self.limit.usual if self.formation.is_apart else 1
+        share = math.ceil(self.outstanding / parts)
         return min(max(share, self._config.worthwhile_batch), self.max_batch)
 
     def _oldest_arrived_s(self) -> float:
@@ -418,6 +484,8 @@ class BatchPolicy(Generic[Item]):
 
     def succeeded(self, batch: Batch[Item], now_s: float) -> None:
         """The servers have answered."""
+        if self._can_be_parted(batch.outstanding):
+            self.formation.observe(batch.is_apart, batch.mean_age_s(now_s) / batch.outstanding)
         self.limit.succeeded(
             len(batch.waiters),
             now_s - batch.sent_s,
@@ -426,6 +494,11 @@ class BatchPolicy(Generic[Item]):
             has_more=self.queued >= self._target(),
         )
         self._forget(batch)
+
+    def _can_be_parted(self, outstanding: int) -> bool:
+        """Whether the two formations differ: else there is nothing to learn."""
+        least, most = 2 * self._config.worthwhile_batch, self.limit.usual * self.max_batch
+        return least <= outstanding < most
 
     def failed(self, batch: Batch[Item], *, is_overload: bool) -> None:
         """The batch as a whole has failed."""
