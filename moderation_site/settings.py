@@ -141,6 +141,9 @@ CELERY_WORKER_CONCURRENCY = 4
 CELERY_BEAT_SCHEDULE = {
     "hint-if-due": {"task": "apps.scoring.tasks.hint_if_due", "schedule": 1.0},
     "sample-inflow": {"task": "apps.dashboard.tasks.sample_inflow", "schedule": 1.0},
+    "release-outbox": {"task": "apps.webhooks.tasks.release_outbox", "schedule": 1.0},
+    "drop-old-events": {"task": "apps.webhooks.tasks.drop_old_events", "schedule": 3600.0},
+    "settle-tally": {"task": "apps.review.tasks.settle_tally", "schedule": 10.0},
 }
 
 # ---------- Triton ----------

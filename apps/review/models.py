@@ -75,6 +75,8 @@ class ReviewItem(models.Model):
                 condition=Q(state="open"),
                 name="review_queue_by_group",
             ),
+            # The oldest that waits.
+            models.Index(fields=["opened_at"], condition=Q(state="open"), name="review_oldest"),
             # What one moderator has open: resumed on the next visit, released at sign-out.
             models.Index(
                 fields=["leased_by"],
@@ -82,6 +84,20 @@ class ReviewItem(models.Model):
                 name="review_leased",
             ),
         ]
+
+
+class QueueTally(models.Model):
+    """How many items are open, as changes to be added up: always equal to COUNT(*).
+
+    A trigger writes a row in the transaction of the change itself, so the sum is right in every
+    snapshot and nothing can drift; `settle_tally` adds rows up now and then. Counting a million
+    open items takes half a second, adding up these a few milliseconds.
+    """
+
+    group_id = models.BigIntegerField()
+    label = models.CharField(max_length=8, null=True)
+    is_escalated = models.BooleanField()
+    change = models.BigIntegerField()
 
 
 class Skip(models.Model):

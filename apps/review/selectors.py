@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet, Sum
 from django.db.models.functions import Left
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.accounts.permissions import Permission, may
 from apps.chat.models import Group, Message
 from apps.policies.models import Action, Label, Threshold
-from apps.review.models import Cause, Decision, ReviewItem, ReviewState, Skip
+from apps.review.models import Cause, Decision, QueueTally, ReviewItem, ReviewState, Skip
 from apps.review.queue import QueueFilters, in_order, waiting
 from apps.review.ranking import level
 from apps.scoring.models import Verdict
@@ -23,7 +24,7 @@ ROW_CHARS = 160
 CONTEXT_EACH_SIDE = 3
 HISTORY_ROWS = 8
 # Enough to tell a newcomer from a regular; counting on would cost what nobody reads.
-SENDER_COUNT_MOST = 1000
+SENDER_COUNT_MOST = 300
 REMOVED_DAYS = 30
 
 
@@ -49,7 +50,7 @@ class QueuePage:
 
 
 def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None) -> QueuePage:
-    """The queue as `user` sees it, in two queries whatever its size."""
+    """The queue as `user` sees it, in four queries whatever its size."""
     now = now or timezone.now()
     part = waiting(user, filters)
     items = (
@@ -58,24 +59,25 @@ def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None
         .annotate(line=Left("message__text", ROW_CHARS))[:QUEUE_ROWS]
     )
     rows = [_row(item, now) for item in items]
-    # By label over the whole queue, so that the other parts can be seen from any part.
-    counts = list(
-        waiting(user, QueueFilters(group_id=filters.group_id))
-        .values("label")
-        .annotate(
-            total=Count("pk"),
-            leased=Count("pk", filter=Q(lease_until__gt=now)),
-            oldest=Min("opened_at"),
-        )
-        .order_by()
-    )
+    by_label = _counts(user, filters.group_id)
+    leased = part.filter(leased_by__isnull=False, lease_until__gt=now)
     return QueuePage(
         rows=rows,
-        total=sum(count["total"] for count in counts),
-        leased=sum(count["leased"] for count in counts),
-        oldest=min((count["oldest"] for count in counts), default=None),
-        by_label={count["label"]: count["total"] for count in counts},
+        total=sum(by_label.values()),
+        leased=leased.count(),
+        oldest=part.order_by("opened_at").values_list("opened_at", flat=True).first(),
+        by_label=by_label,
     )
+
+
+def _counts(user: User, group_id: int | None) -> dict[str | None, int]:
+    """Open items by label, over all labels so that the other parts can be seen from any part."""
+    tally = QueueTally.objects.all()
+    if not may(user, Permission.REVIEW_LEAD):
+        tally = tally.filter(is_escalated=False)
+    if group_id is not None:
+        tally = tally.filter(group_id=group_id)
+    return dict(tally.values_list("label").annotate(Sum("change")))
 
 
 def _row(item: ReviewItem, now: datetime) -> QueueRow:
@@ -111,12 +113,16 @@ class SeenMessage:
 
 @dataclass(frozen=True, slots=True)
 class SenderFacts:
-    """`messages` stops at SENDER_COUNT_MOST; `removed` is what people removed in REMOVED_DAYS."""
+    """About the newest SENDER_COUNT_MOST messages; `removed` is by people, in REMOVED_DAYS."""
 
     messages: int
     groups: int
     removed: int
     waiting: int
+
+    @property
+    def is_capped(self) -> bool:
+        return self.messages == SENDER_COUNT_MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,19 +269,18 @@ def _seen(message: Message, fates: _Fates, judged: Message) -> SeenMessage:
 
 
 def _sender_facts(message: Message, now: datetime) -> SenderFacts:
-    sent = Message.objects.filter(sender_id=message.sender_id).values_list("group_id", flat=True)
-    groups = list(sent[:SENDER_COUNT_MOST])
-    theirs = Q(message__sender_id=message.sender_id)
+    newest = Message.objects.filter(sender_id=message.sender_id).order_by("-pk")
+    sent = dict(newest.values_list("pk", "group_id")[:SENDER_COUNT_MOST])
     removed = Decision.objects.filter(
-        item__message__sender_id=message.sender_id,
+        item__in=sent,
         action=Action.REMOVE,
         undone_at__isnull=True,
         decided_at__gt=now - timedelta(days=REMOVED_DAYS),
     )
-    others = ReviewItem.objects.filter(theirs, state=ReviewState.OPEN).exclude(pk=message.pk)
+    others = ReviewItem.objects.filter(pk__in=sent, state=ReviewState.OPEN).exclude(pk=message.pk)
     return SenderFacts(
-        messages=len(groups),
-        groups=len(set(groups)),
+        messages=len(sent),
+        groups=len(set(sent.values())),
         removed=removed.count(),
         waiting=others.count(),
     )
