@@ -110,6 +110,16 @@ def publish(
     transaction.on_commit(lambda: _publisher().offer(topic, kind, happened, kept, payload))
 
 
+_push_observers: list[Callable[[float], None]] = []
+
+
+def observe_pushes(observe: Callable[[float], None]) -> None:
+    """Have `observe` told, from the publisher's thread, how many milliseconds each push took:
+    from the first event's commit to when the channel layer had it.
+    """
+    _push_observers.append(observe)
+
+
 # ---------- the sending side ----------
 
 
@@ -125,6 +135,7 @@ class Publisher:
         self._lock = threading.Lock()
         self._pending: dict[str, Pending] = {}
         self._numbers: dict[str, int] = {}
+        self._oldest_s = 0.0
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_failing = False
@@ -134,6 +145,8 @@ class Publisher:
         self, topic: str, kind: str, count: int, ids: Sequence[int], payload: Payload
     ) -> None:
         with self._lock:
+            if not self._pending:
+                self._oldest_s = time.monotonic()
             _merge_into(self._pending.setdefault(topic, {}), kind, count, ids, payload)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._wake.set)
@@ -148,8 +161,15 @@ class Publisher:
                 self._wake.set()
         while True:
             await self._wait()
-            await self._send_until_done(self._take())
+            message, oldest_s = self._take()
+            await self._send_until_done(message)
+            if message["topics"]:
+                self._tell_observers((time.monotonic() - oldest_s) * 1000)
             await asyncio.sleep(PUBLISH_EVERY_S)
+
+    def _tell_observers(self, push_ms: float) -> None:
+        for observe in _push_observers:
+            observe(push_ms)
 
     async def _wait(self) -> None:
         """Until there is something, or the beacon is due: it shows hubs what they missed."""
@@ -159,16 +179,19 @@ class Publisher:
             return
         self._wake.clear()
 
-    def _take(self) -> dict[str, Any]:
+    def _take(self) -> tuple[dict[str, Any], float]:
+        """What is to be sent, and when its first event was offered."""
         with self._lock:
             taken, self._pending = self._pending, {}
+            oldest_s = self._oldest_s
         for topic in taken:
             self._numbers[topic] = self._numbers.get(topic, 0) + 1
-        return {
+        message = {
             "source": self.source,
             "numbers": dict(self._numbers),
             "topics": {t: [e.to_json() for e in p.values()] for t, p in taken.items()},
         }
+        return message, oldest_s
 
     async def _send_until_done(self, message: dict[str, Any]) -> None:
         delay_s = _RETRY_FIRST_S

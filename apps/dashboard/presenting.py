@@ -19,7 +19,6 @@ STAGE_WORDS: dict[str, Promise] = {
     "queue": gettext_lazy("Waiting"),
     "claim": gettext_lazy("Claim"),
     "encode": gettext_lazy("Encode"),
-    "network": gettext_lazy("Network"),
     "inference": gettext_lazy("Infer (Triton)"),
     "store": gettext_lazy("Store"),
     "push": gettext_lazy("Push"),

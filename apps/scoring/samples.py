@@ -27,10 +27,9 @@ STAGES: tuple[str, ...] = (
     "queue",  # stored -> claimed
     "claim",  # one claim: the statement and the fetch of its texts (a value a batch)
     "encode",  # texts -> request on its way (a value a batch)
-    "network",  # the call less what Triton says it spent (a value a batch)
-    "inference",  # the whole call, as the pipeline sees it (a value a batch)
+    "inference",  # one call, from sending to its answer: network, Triton's queue, the model
     "store",  # verdicts -> durable (a value a batch)
-    "push",  # durable -> handed to the channel layer (a value a publication)
+    "push",  # durable -> the channel layer has it (a value a publication)
     "total",  # stored -> verdict durable (a value a message)
 )
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from django.db import DatabaseError, close_old_connections
 
+from apps.core import realtime
 from apps.scoring.claims import has_due_chunks
 from apps.scoring.hints import hinter, tasks_waiting
 from apps.scoring.measuring import Measurements
@@ -42,6 +43,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.measurements = Measurements("worker")
+        realtime.observe_pushes(self.measurements.pushed)
         self.client = new_client()
         self.pipeline = Pipeline(self.client, self.measurements)
         self._draining = threading.Lock()

@@ -317,3 +317,14 @@ def test_events_of_a_kind_merge_and_keep_the_newest() -> None:
 def test_publisher_of_a_process_is_one(stores: object) -> None:
     assert realtime._publisher() is realtime._publisher()
     assert isinstance(realtime._publisher(), Publisher)
+
+
+async def test_each_push_is_timed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[float] = []
+    monkeypatch.setattr(realtime, "_push_observers", [timed.append])
+    async with connect(address) as socket:
+        await settled(socket)
+        say("done", 1)
+        await next_frame(socket)
+        await until(lambda: bool(timed))
+    assert timed[0] > 0

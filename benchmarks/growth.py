@@ -1,0 +1,186 @@
+"""Whether anything gets slower as messages pile up: ingest, claim, queue page, dashboard.
+
+One stack is filled to each size in turn, by SQL, with messages, verdicts and open review items as
+the product would have stored them; at each size the same things are timed. `growth` is a figure
+at that size over the same at the smallest, worse being more; it is to stay under 1.2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import http.cookiejar
+import re
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import HTTPCookieProcessor, OpenerDirector, build_opener
+
+import psycopg
+
+from benchmarks.pipeline import Sender, bodies
+from benchmarks.stack import running_stack
+from benchmarks.texts import chat_texts
+from inference.stats import LatencySketch
+
+SIZES = (10_000, 1_000_000, 10_000_000)
+REQUESTS, BATCH = 40, 500
+PAGES = 20
+CHUNK, CHUNK_ID_BITS = 256, 10
+FILL_AT_ONCE = 200_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sizes",
+        type=lambda text: [int(size) for size in text.split(",")],
+        default=list(SIZES),
+        help="stored messages, ascending (10000,1000000,10000000)",
+    )
+
+
+def run(options: dict[str, Any]) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    with running_stack(options["stack"]) as ready:
+        moderator, admin = signed_in(ready, "moderator"), signed_in(ready, "admin")
+        measure(ready, moderator, admin)  # once, to warm everything up
+        for size in options["sizes"]:
+            fill(ready["database_url"], size)
+            rows.append({"messages": size, **measure(ready, moderator, admin)})
+    smallest = rows[0]
+    for row in rows:
+        row["growth"] = max(
+            round(row[name] / smallest[name], 2) for name in row if name.endswith("_ms")
+        )
+    return {"rows": rows, "worst_growth": max(row["growth"] for row in rows)}
+
+
+# ---------------------------------------------------------------- filling
+
+_FILL = f"""
+WITH numbered AS (
+  SELECT n, (%(first_chunk)s + n / {CHUNK} << {CHUNK_ID_BITS}) + n %% {CHUNK} AS id
+  FROM generate_series(0, %(count)s - 1) AS n
+), messages AS (
+  INSERT INTO chat_message (id, group_id, external_id, revision, sender_id, text, quoted_text,
+    reply_to, received_at)
+  SELECT id, (SELECT min(id) FROM chat_group WHERE external_id LIKE 'old-%%') + n %% 997,
+    md5(id::text), 1,
+    (SELECT min(id) FROM chat_sender WHERE external_id LIKE 'old-%%') + n %% 49999,
+    repeat('what was said long ago ', 1 + n %% 5) || id, '', '', now() - interval '30 days'
+  FROM numbered RETURNING id, group_id
+), verdicts AS (
+  INSERT INTO scoring_verdict (message_id, release_id, policy_version_id, source, label, action,
+    acting_label, score_ok, score_spam, score_toxic, score_ad, undone, reasons, queue_ms,
+    inference_ms, total_ms)
+  SELECT messages.id, release.id, version.id, 'model', 'ok', 'allow', NULL, 0.9, 0.05, 0.03, 0.02,
+    0, '{{}}', 10, 10, 30
+  FROM messages, (SELECT id FROM releases_release WHERE kind = 'model' AND is_active) AS release,
+    (SELECT max(id) AS id FROM policies_policyversion) AS version
+)
+INSERT INTO review_reviewitem (message_id, group_id, cause, label, priority, rank, state, version,
+  opened_at)
+SELECT id, group_id, 'flagged', 'spam', 0.5, 0.5, 'open', 1, now() FROM messages
+WHERE id %% 200 = 0
+"""
+
+
+def fill(database_url: str, size: int) -> None:
+    """Add messages as the product stores them until there are `size`."""
+    with psycopg.connect(database_url, autocommit=True) as database:
+        for table, count in (("chat_group", 997), ("chat_sender", 49_999)):
+            database.execute(
+                f"INSERT INTO {table} (external_id, name)"
+                f" SELECT 'old-' || n, '' FROM generate_series(1, {count}) AS n"
+                " WHERE NOT EXISTS"
+                f" (SELECT FROM {table} WHERE external_id = 'old-1')"
+            )
+        stored = _one(database, "SELECT count(*) FROM chat_message")
+        while stored < size:
+            count = min(FILL_AT_ONCE, size - stored)
+            chunks = -(-count // CHUNK)
+            last = _one(
+                database,
+                f"SELECT setval('chat_chunk_number', nextval('chat_chunk_number') + {chunks})",
+            )
+            database.execute(_FILL, {"first_chunk": last - chunks, "count": count})
+            stored += count
+        database.execute("VACUUM ANALYZE chat_message, scoring_verdict, review_reviewitem")
+        database.execute("CHECKPOINT")
+
+
+def _one(database: psycopg.Connection[Any], query: Any) -> int:
+    row = database.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+# ---------------------------------------------------------------- timing
+
+
+def measure(
+    ready: dict[str, Any], moderator: OpenerDirector, admin: OpenerDirector
+) -> dict[str, float]:
+    """Medians, so that another program's burst does not count as growth."""
+    run_id = uuid.uuid4().hex[:8]
+    requests = bodies(chat_texts(REQUESTS * BATCH, seed=int(time.time())), BATCH, run_id)
+    sender = Sender(ready)
+    with psycopg.connect(ready["database_url"], autocommit=True) as database:
+        before = _one(database, "SELECT coalesce(max(id), 0) FROM scoring_stagesample")
+        ingest_ms = []
+        for body in requests:
+            ingest_ms.append(_timed_ms(lambda body=body: sender.post(body)))  # type: ignore[misc]
+            while _one(database, "SELECT count(*) FROM chat_chunk"):
+                time.sleep(0.01)
+        time.sleep(1.5)  # the workers' last sample
+        stages = _stages(database, before)
+    return {
+        "ingest_request_ms": round(statistics.median(ingest_ms), 2),
+        **{f"{name}_ms": round(sketch.quantile(0.5) or 0.0, 2) for name, sketch in stages.items()},
+        "queue_page_ms": _page_ms(moderator, f"{ready['url']}/review/"),
+        "dashboard_ms": _page_ms(admin, f"{ready['url']}/operate/"),
+    }
+
+
+def _stages(database: psycopg.Connection[Any], after_id: int) -> dict[str, LatencySketch]:
+    merged = {name: LatencySketch() for name in ("claim", "store")}
+    rows = database.execute(
+        "SELECT payload -> 'sketches' FROM scoring_stagesample WHERE id > %s", [after_id]
+    )
+    for (sketches,) in rows:
+        for name, sketch in merged.items():
+            if name in sketches:
+                sketch.merge(LatencySketch.from_bytes(base64.b64decode(sketches[name])))
+    return merged
+
+
+def _timed_ms(do: Callable[[], Any]) -> float:
+    started_s = time.perf_counter()
+    do()
+    return (time.perf_counter() - started_s) * 1000
+
+
+def _page_ms(opener: OpenerDirector, url: str) -> float:
+    def get() -> None:
+        with opener.open(url, timeout=60) as response:
+            response.read()
+
+    get()
+    return round(statistics.median(_timed_ms(get) for _ in range(PAGES)), 2)
+
+
+def signed_in(ready: dict[str, Any], who: str) -> OpenerDirector:
+    """A browser's cookies after signing in."""
+    opener = build_opener(HTTPCookieProcessor(http.cookiejar.CookieJar()))
+    url = f"{ready['url']}/sign-in/"
+    with opener.open(url, timeout=60) as page:
+        found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.read().decode())
+    assert found is not None
+    form = {**ready[who], "csrfmiddlewaretoken": found[1]}
+    with opener.open(url, urlencode(form).encode(), timeout=60) as answer:
+        if "/sign-in/" in answer.url:
+            raise SystemExit(f"{who} could not sign in")
+    return opener
