@@ -89,10 +89,10 @@ class Trial:
     def run(self) -> dict[str, Any]:
         source = random.Random(self.seed)
         texts = chat_texts(self.messages * 2, seed=self.seed)
-        breaker = threading.Thread(target=self._break_things, args=(source.random(),))
-        breaker.start()
-        self._send(list(self._plan(texts, source)))
-        breaker.join()
+        with ThreadPoolExecutor(1) as breaker:
+            breaking = breaker.submit(self._break_things, source.random())
+            self._send(list(self._plan(texts, source)))
+            breaking.result()
         self._wait_until_healed()
         return {
             "messages": self.messages,
@@ -161,20 +161,26 @@ class Trial:
 
     def _break_things(self, seed: float) -> None:
         source = random.Random(seed)
-        for _ in range(self.blows):
-            time.sleep(source.uniform(*PAUSE_S))
-            name = source.choice(VICTIMS)
-            freeze_s = source.uniform(*FROZEN_S) if source.random() < 0.4 else 0.0
-            pid = read_ready(self.ready["ready_file"])["pids"][name]
-            # One that is just being restarted has had its blow already.
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if freeze_s:
-                    _freeze(psutil.Process(pid), freeze_s)
-                    self.kills["frozen"] += 1
-                else:
-                    psutil.Process(pid).kill()
-                    self.kills[name] += 1
-            self.blows_done += 1
+        try:
+            for _ in range(self.blows):
+                time.sleep(source.uniform(*PAUSE_S))
+                freeze_s = source.uniform(*FROZEN_S) if source.random() < 0.4 else 0.0
+                self._strike(source.choice(VICTIMS), freeze_s)
+                self.blows_done += 1
+        finally:
+            self.blows_done = self.blows  # whoever waits for the next blow goes on
+
+    def _strike(self, name: str, freeze_s: float) -> None:
+        pid = read_ready(self.ready["ready_file"])["pids"].get(name)
+        if pid is None:
+            return  # it is just being restarted: it has had its blow already
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if freeze_s:
+                _freeze(psutil.Process(pid), freeze_s)
+                self.kills["frozen"] += 1
+            else:
+                psutil.Process(pid).kill()
+                self.kills[name] += 1
 
     def _wait_until_healed(self) -> None:
         until_s = time.monotonic() + HEALED_WITHIN_S
