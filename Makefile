@@ -51,6 +51,9 @@ messages: venv ## Collect the console's texts into locale/ and compile them (nee
 	sed -i '/^"\(POT-Creation-Date\|PO-Revision-Date\|Last-Translator\|Language-Team\|Report-Msgid-Bugs-To\|Project-Id-Version\):/d' locale/zh_Hans/LC_MESSAGES/django.po
 	$(CHECK_ENV) $(BIN)/python manage.py compilemessages -i .venv
 
+screenshots: venv browser ## Take a picture of every page into docs/screenshots
+	$(BIN)/python -m pytest tests/e2e/screenshots.py -q
+
 templates: venv
 	$(BIN)/djlint --lint --quiet templates
 
@@ -78,4 +81,4 @@ venv: .venv/.locked ## Make the locked environment
 chaos: venv ## Kill and freeze processes at random for ten minutes; nothing may be lost or doubled
 	$(BIN)/python manage.py bench chaos --minutes 10 $(ARGS)
 
-.PHONY: help up test check chaos messages format format-check lint types imports migrations deploy-check templates browser lock venv
+.PHONY: help up test check chaos messages screenshots format format-check lint types imports migrations deploy-check templates browser lock venv

@@ -20,7 +20,12 @@ STAGE_WINDOW_S = 60
 # A process that was seen lately but is silent now is shown as gone for so long.
 GONE_SHOWN_FOR = timedelta(seconds=STAGE_WINDOW_S)
 
+# Samples carry the database's time, `now` is this machine's.
+CLOCKS_DIFFER_BY = timedelta(seconds=2)
+
 SERVING = {"ready"}
+# In half-open only a probe goes through.
+_BREAKER_KEEPS_OUT = {"open", "half_open", "forced_open"}
 # From calm to worst: of several processes' views of one replica the worst is shown.
 _BREAKER_RANK = {
     "closed": 0,
@@ -66,7 +71,7 @@ class ReplicaRow:
 
     @property
     def is_serving(self) -> bool:
-        return self.status in SERVING and self.breaker not in {"open", "forced_open"}
+        return self.status in SERVING and self.breaker not in _BREAKER_KEEPS_OUT
 
     @property
     def state(self) -> str:
@@ -140,7 +145,8 @@ class _Process:
 
 def make_figures(samples: Sequence[Sample], *, now: datetime) -> Figures:
     """The page's numbers from all processes' samples of the last minute, oldest first."""
-    recent = [s for s in samples if s.at > now - timedelta(seconds=STAGE_WINDOW_S)]
+    since = now - timedelta(seconds=STAGE_WINDOW_S)
+    recent = [s for s in samples if since < s.at <= now + CLOCKS_DIFFER_BY]
     rated = [s for s in recent if s.at > now - timedelta(seconds=RATE_WINDOW_S)]
     verdicts = sum(s.counters.verdicts for s in recent)
     by_label, by_action, by_source = (

@@ -59,6 +59,13 @@ WORKER_WORDS: dict[str, Promise] = {
     "paused": gettext_lazy("paused"),
     "gone": gettext_lazy("gone"),
 }
+STATUS_SHAPES = {"ready": "healthy", "down": "down"}
+BREAKER_SHAPES = {
+    "open": "down",
+    "forced_open": "down",
+    "half_open": "half-open",
+    "ramping": "half-open",
+}
 WORKER_SHAPES = {"busy": "healthy", "idle": "idle", "paused": "degraded", "gone": "down"}
 
 
@@ -80,9 +87,13 @@ class StageView:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
+    """`breaker_shape` is empty where nothing is the matter: a word is enough."""
+
     row: ReplicaRow
     status_word: Promise | str
+    status_shape: str
     breaker_word: Promise | str
+    breaker_shape: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +122,12 @@ class Page:
     @property
     def replicas_state(self) -> str:
         """The replica tile's: nothing to say, some missing, or none left."""
-        if not self.replicas or self.figures.serving == len(self.replicas):
+        missing = [view.row for view in self.replicas if not view.row.is_serving]
+        if not missing:
             return ""
-        return "half-open" if self.figures.serving else "down"
+        if not self.figures.serving:
+            return "down"
+        return "half-open" if all(row.state == "half-open" for row in missing) else "degraded"
 
 
 def present(overview: Overview) -> Page:
@@ -129,7 +143,9 @@ def present(overview: Overview) -> Page:
             ReplicaView(
                 row,
                 STATUS_WORDS.get(row.status, row.status),
+                STATUS_SHAPES.get(row.status, "degraded"),
                 BREAKER_WORDS.get(row.breaker, row.breaker),
+                BREAKER_SHAPES.get(row.breaker, ""),
             )
             for row in figures.replicas
         ],
@@ -209,11 +225,14 @@ def _plain(age: str) -> str:
 
 def _replicas_missing(missing: Sequence[ReplicaRow], figures: Figures) -> Banner:
     names = ", ".join(replica.name for replica in missing)
-    is_back = all(replica.state == "half-open" for replica in missing)
+    is_coming_back = all(replica.state == "half-open" for replica in missing)
+    headline = (
+        _("%(names)s is tried again.") if is_coming_back else _("%(names)s gets no messages.")
+    )
     return Banner(
-        "half-open" if is_back else "degraded",
+        "half-open" if is_coming_back else "degraded",
         _("%(serving)d of %(all)d serving")
         % {"serving": figures.serving, "all": len(figures.replicas)},
-        _("%(names)s gets no messages.") % {"names": names},
+        headline % {"names": names},
         _("Its share goes to the others; no verdict is lost."),
     )

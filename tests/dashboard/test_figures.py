@@ -83,7 +83,7 @@ def test_a_replica_is_shown_as_its_worst_caller_sees_it() -> None:
     ("changes", "state", "serves"),
     [
         ({}, "healthy", True),
-        ({"breaker": "half_open"}, "half-open", True),
+        ({"breaker": "half_open"}, "half-open", False),
         ({"breaker": "ramping"}, "half-open", True),
         ({"breaker": "open"}, "down", False),
         ({"breaker": "forced_open"}, "down", False),
@@ -120,3 +120,8 @@ def test_judging_is_paused_when_every_live_worker_says_so() -> None:
 def test_batch_sizes_have_no_gap_in_their_axis() -> None:
     assert size_shares({"1": 1, "8": 3}) == [(1, 0.25), (2, 0.0), (4, 0.0), (8, 0.75)]
     assert size_shares({}) == []
+
+
+def test_a_sample_of_the_future_counts_no_more_than_clocks_may_differ() -> None:
+    samples = [sample(ago(-1), verdicts=10), sample(ago(-30), verdicts=1_000)]
+    assert make_figures(samples, now=NOW).verdicts == 10

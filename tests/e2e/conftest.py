@@ -64,17 +64,23 @@ class Processes:
         self.environment = environment
         self.folder = folder
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {}
 
     def start(self, name: str, *argv: str, pass_fds: tuple[int, ...] = ()) -> None:
-        log = (self.folder / f"{name}.log").open("wb")
-        self.running[name] = subprocess.Popen(
-            [sys.executable, "-m", *argv],
-            env=self.environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            pass_fds=pass_fds,
-        )
-        log.close()
+        self._commands[name] = argv, pass_fds
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, "-m", *argv],
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=pass_fds,
+            )
+
+    def start_again(self, name: str) -> None:
+        """With the same command: a web process gets the same socket."""
+        argv, pass_fds = self._commands[name]
+        self.start(name, *argv, pass_fds=pass_fds)
 
     def stop(self, name: str) -> None:
         process = self.running.pop(name)
@@ -140,6 +146,17 @@ def own_site(processes: Processes) -> Iterator[str]:
     """The address of a web process of this test's own, `processes.running["web"]`."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield _start_web(processes, listening)
+
+
+@pytest.fixture
+def pipeline(processes: Processes, triton: dict[str, Any]) -> Processes:
+    """A Celery worker that judges with the real Triton, and beat, as `manage.py up` starts them."""
+    celery = ("celery", "-A", "moderation_site")
+    quiet = ("--loglevel", "WARNING")
+    processes.start("worker", *celery, "worker", "-Q", "scoring,default", *quiet)
+    schedule = str(processes.folder / "schedule")
+    processes.start("beat", *celery, "beat", "--schedule", schedule, *quiet)
+    return processes
 
 
 class Troubles:

@@ -2,7 +2,8 @@
 // from data-url; `live:operate` frames add points, `live:gap` and a change of theme draw anew.
 const SERIES = ["received_per_s", "verdicts_per_s", "p50_ms", "p95_ms", "p99_ms"];
 const POINTS_KEPT = 120;
-const HEIGHT = { latency: 208, throughput: 168 };
+const HEIGHT = { latency: 226, throughput: 186 };
+const AXIS_PX = 26;
 const RIGHT_PX = 88; // room for the labels at the lines
 
 class LiveChart extends HTMLElement {
@@ -123,7 +124,7 @@ class LiveChart extends HTMLElement {
       cursor: { sync: { key: "operate" }, drag: { setScale: false }, points: { size: 7 }, y: false },
       scales: { y: { range: (_plot, _low, high) => [0, (high || 1) * 1.1] } },
       axes: [
-        { ...axis, space: 80, values: (_plot, ticks) => ticks.map(timeOfDay) },
+        { ...axis, space: 80, size: AXIS_PX, values: (_plot, ticks) => ticks.map(timeOfDay) },
         { ...axis, size: 48, space: 36, values: (_plot, ticks) => ticks.map((tick) => numbers.format(tick)) },
       ],
       series: [{}, ...names.map((name) => ({ width: 1.5, points: { show: false }, spanGaps: false, ...lines[name] }))],
@@ -133,6 +134,10 @@ class LiveChart extends HTMLElement {
 }
 
 const numbers = new Intl.NumberFormat(document.documentElement.lang, { maximumFractionDigits: 1 });
+
+function short(value) {
+  return numbers.format(value < 99.95 ? value : Math.round(value));
+}
 
 // Times are shown in UTC, like every time in the console.
 function timeOfDay(second) {
@@ -166,7 +171,7 @@ function labelLines(plot, colour) {
     let shown = at;
     while (at === last && shown > 0 && values[shown] == null) shown -= 1;
     if (values[shown] == null) return;
-    labels.push({ y: plot.valToPos(values[shown], "y", true), name: series.label, value: `${numbers.format(values[shown])}\u00a0${series.unit}`, colour: series.stroke() });
+    labels.push({ y: plot.valToPos(values[shown], "y", true), name: series.label, value: `${short(values[shown])}\u00a0${series.unit}`, colour: series.stroke() });
   });
   spread(labels, 14 * ratio, bbox.top + bbox.height);
   ctx.save();
