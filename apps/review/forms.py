@@ -47,6 +47,24 @@ class DecisionForm(VersionForm):
         return Choice(Action(data["action"]), Label(data["label"]), data["note"])
 
 
+class ReversalForm(forms.Form):
+    """`choice` is the new decision in one value: `allow:ok`, `remove:spam`."""
+
+    choice = forms.ChoiceField(
+        choices=[(f"{a}:{label}", "") for a in Action.values for label in Label.values]
+    )
+    note = forms.CharField(max_length=NOTE_CHARS, required=False)
+
+    def chosen(self) -> Choice:
+        action, label = self.cleaned_data["choice"].split(":")
+        return Choice(Action(action), Label(label), self.cleaned_data["note"])
+
+
+class HistoryForm(forms.Form):
+    before = forms.IntegerField(min_value=1, max_value=2**63 - 1, required=False)
+    everybody = forms.BooleanField(required=False)
+
+
 class BesidesForm(forms.Form):
     """Items that the page has open already."""
 

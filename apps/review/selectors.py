@@ -26,6 +26,7 @@ HISTORY_ROWS = 8
 # Enough to tell a newcomer from a regular; counting on would cost what nobody reads.
 SENDER_COUNT_MOST = 300
 REMOVED_DAYS = 30
+HISTORY_PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,3 +312,41 @@ def decided_count(user: User, *, since: datetime) -> int:
 def skipped_count(user: User, *, now: datetime) -> int:
     """How many open items stay away from the user because they skipped them."""
     return Skip.objects.filter(moderator=user, until__gt=now, item__state=ReviewState.OPEN).count()
+
+
+@dataclass(frozen=True, slots=True)
+class PastDecision:
+    """A decision in somebody's history. `can_undo` within the grace time, reversed afterwards."""
+
+    decision: Decision
+    message: Message
+    is_standing: bool
+    can_undo: bool
+    replaced_by: Decision | None
+
+
+def past_decisions(
+    moderator: User | None, *, before_id: int | None, grace: timedelta, now: datetime | None = None
+) -> list[PastDecision]:
+    """The newest decisions of one person (or of all), one more than a page of HISTORY_PAGE."""
+    now = now or timezone.now()
+    found = Decision.objects.select_related(
+        "item__message__group", "moderator", "reversed_by__moderator"
+    ).order_by("-pk")
+    if moderator is not None:
+        found = found.filter(moderator=moderator)
+    if before_id is not None:
+        found = found.filter(pk__lt=before_id)
+    return [_past(decision, now - grace) for decision in found[: HISTORY_PAGE + 1]]
+
+
+def _past(decision: Decision, undoable_since: datetime) -> PastDecision:
+    is_standing = decision.undone_at is None
+    is_first = decision.reverses_id is None
+    return PastDecision(
+        decision=decision,
+        message=decision.item.message,
+        is_standing=is_standing,
+        can_undo=is_standing and is_first and decision.decided_at > undoable_since,
+        replaced_by=getattr(decision, "reversed_by", None),
+    )

@@ -62,3 +62,13 @@ def undone_word(name: str) -> str:
         "truncated": _("read in part"),
     }
     return words.get(name, name)
+
+
+def reversal_choices() -> list[tuple[str, str]]:
+    """What a decision can be turned into: allowed, kept held, or removed as something."""
+    removed = [
+        (f"remove:{label}", _("Remove as %(label)s") % {"label": label.label})
+        for label in Label
+        if label != Label.OK
+    ]
+    return [("allow:ok", _("Allow")), *removed]

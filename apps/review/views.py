@@ -19,15 +19,23 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.access import SignedInRequest, requires
-from apps.accounts.permissions import Permission
+from apps.accounts.permissions import Permission, may
 from apps.review import selectors
 from apps.review.errors import AlreadyDecidedError, LeaseLostError, ReviewError
-from apps.review.forms import BesidesForm, DecisionForm, LeaseForm, VersionForm, filters_of
+from apps.review.forms import (
+    BesidesForm,
+    DecisionForm,
+    HistoryForm,
+    LeaseForm,
+    ReversalForm,
+    VersionForm,
+    filters_of,
+)
 from apps.review.models import Decision, ReviewItem
 from apps.review.queue import QueueFilters
 from apps.review.services import decisions, leases
 from apps.review.services.leases import Lease
-from apps.review.showing import card_context, queue_context
+from apps.review.showing import card_context, queue_context, reversal_choices
 from apps.review.wording import refusal, told
 
 BAD_REQUEST, CONFLICT = 400, 409
@@ -161,7 +169,7 @@ def undo(request: SignedInRequest, decision_id: int) -> HttpResponse:
         item_id = Decision.objects.values_list("item_id", flat=True).get(pk=decision_id)
         return _render_card(request, lease, item_id)
     messages.success(request, _("Taken back. The message waits again."))
-    return _to_queue(request)
+    return _back_to_history(request) if "history" in request.POST else _to_queue(request)
 
 
 @require_POST
@@ -218,6 +226,57 @@ def look_again(request: SignedInRequest) -> HttpResponse:
     """Let skipped items come back."""
     leases.forget_skips(request.user)
     return _to_queue(request)
+
+
+@require_GET
+@never_cache
+@requires(Permission.REVIEW)
+def history(request: SignedInRequest) -> HttpResponse:
+    """What one decided, to take back or reverse; for leads what everybody did."""
+    form = HistoryForm(request.GET)
+    form.is_valid()
+    data = form.cleaned_data
+    is_lead = may(request.user, Permission.REVIEW_LEAD)
+    everybody = is_lead and data.get("everybody", False)
+    found = selectors.past_decisions(
+        None if everybody else request.user,
+        before_id=data.get("before"),
+        grace=decisions.grace(),
+    )
+    context = {
+        "past": found[: selectors.HISTORY_PAGE],
+        "goes_on": len(found) > selectors.HISTORY_PAGE,
+        "everybody": everybody,
+        "is_lead": is_lead,
+        "choices": reversal_choices(),
+        "today": selectors.decided_count(request.user, since=_midnight(timezone.now())),
+    }
+    return render(request, "review/history.html", context)
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def reverse(request: SignedInRequest, decision_id: int) -> HttpResponse:
+    form = ReversalForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, _("Choose what it shall be instead."))
+        return _back_to_history(request)
+    try:
+        decision = decisions.reverse_decision(request.user, decision_id, form.chosen())
+    except Decision.DoesNotExist as error:
+        raise Http404 from error
+    except ReviewError as error:
+        messages.warning(request, " ".join(refusal(error)))
+        return _back_to_history(request)
+    messages.success(request, _("Reversed. %(what)s") % {"what": told(decision)})
+    return _back_to_history(request)
+
+
+def _back_to_history(request: SignedInRequest) -> HttpResponse:
+    response = redirect("review:history")
+    if request.GET:
+        response["Location"] += f"?{request.GET.urlencode()}"
+    return response
 
 
 # ---------- what the views share ----------

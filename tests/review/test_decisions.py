@@ -24,7 +24,14 @@ from apps.review.errors import (
     UndoExpiredError,
 )
 from apps.review.models import Decision, ReviewItem, ReviewState
-from apps.review.services.decisions import Choice, decide, escalate, grace, undo_decision
+from apps.review.services.decisions import (
+    Choice,
+    decide,
+    escalate,
+    grace,
+    reverse_decision,
+    undo_decision,
+)
 from apps.review.services.intake import withdraw
 from apps.review.services.leases import Lease, open_item, open_next
 from apps.webhooks.models import OutboxEvent
@@ -234,6 +241,67 @@ def test_old_token_cannot_decide_after_an_undo(ann: User, item: ReviewItem) -> N
     undo_decision(ann, decided(ann, lease).pk)
     with pytest.raises(LeaseLostError):
         decided(ann, lease, ALLOW)
+
+
+# ---------- reversing ----------
+
+
+def test_reversal_stands_in_the_place_of_the_first(ann: User, item: ReviewItem) -> None:
+    first = decided(ann, open_next(ann))
+    second = reverse_decision(ann, first.pk, ALLOW)
+    first.refresh_from_db()
+    assert first.undone_at is not None
+    assert (second.reverses, second.action) == (first, "allow")
+    assert Decision.objects.get(undone_at__isnull=True) == second
+
+
+def test_reversal_is_told_and_audited(ann: User, item: ReviewItem) -> None:
+    first = decided(ann, open_next(ann))
+    second = reverse_decision(ann, first.pk, ALLOW)
+    events = OutboxEvent.objects.order_by("pk").values_list("kind", "payload__decision")
+    assert list(events) == [("decision.made", first.pk), ("decision.reversed", second.pk)]
+    event = AuditEvent.objects.latest("id")
+    assert event.action == "review.reversed"
+    assert (event.before["action"], event.after["action"]) == ("remove", "allow")
+
+
+def test_reversal_again_is_the_same_and_another_is_refused(ann: User, item: ReviewItem) -> None:
+    first = decided(ann, open_next(ann))
+    second = reverse_decision(ann, first.pk, ALLOW)
+    assert reverse_decision(ann, first.pk, ALLOW) == second
+    with pytest.raises(AlreadyDecidedError):
+        reverse_decision(ann, first.pk, Choice(Action.REMOVE, Label.AD))
+    assert Decision.objects.count() == 2
+
+
+def test_reversal_to_the_same_is_refused(ann: User, item: ReviewItem) -> None:
+    first = decided(ann, open_next(ann))
+    with pytest.raises(AlreadyDecidedError):
+        reverse_decision(ann, first.pk, REMOVE)
+
+
+def test_only_leads_reverse_what_others_decided(ann: User, bob: User, item: ReviewItem) -> None:
+    first = decided(ann, open_next(ann))
+    with pytest.raises(PermissionDenied):
+        reverse_decision(bob, first.pk, ALLOW)
+    lead = UserFactory(role=Role.LEAD)
+    assert reverse_decision(lead, first.pk, ALLOW).moderator == lead
+
+
+def test_reversed_decision_cannot_be_taken_back(ann: User, item: ReviewItem) -> None:
+    first = decided(ann, open_next(ann))
+    second = reverse_decision(ann, first.pk, ALLOW)
+    assert undo_decision(ann, first.pk) is None
+    with pytest.raises(UndoExpiredError):
+        undo_decision(ann, second.pk)
+    assert Decision.objects.get(undone_at__isnull=True) == second
+
+
+def test_decision_that_was_taken_back_cannot_be_reversed(ann: User, item: ReviewItem) -> None:
+    first = decided(ann, open_next(ann))
+    undo_decision(ann, first.pk)
+    with pytest.raises(ItemWithdrawnError):
+        reverse_decision(ann, first.pk, ALLOW)
 
 
 # ---------- races, with real transactions ----------

@@ -18,7 +18,7 @@ from apps.accounts.models import Role, User
 from apps.policies.models import Action, Label
 from apps.review.models import Cause, Decision, ReviewState
 from apps.review.services.decisions import Choice, decide
-from apps.review.services.leases import open_next, skip
+from apps.review.services.leases import open_item, open_next, skip
 from tests.factories import (
     GroupFactory,
     MessageFactory,
@@ -242,6 +242,54 @@ def test_nonsense_beside_is_refused(console: Client, besides: str) -> None:
     assert console.post("/review/next/", {"besides": [besides]}).status_code == 400
 
 
+# ---------- history ----------
+
+
+def test_history_shows_ones_own_and_takes_fresh_ones_back(
+    console: Client, ann: User, bob: User
+) -> None:
+    for user, text in ((ann, "Mine"), (bob, "Theirs")):
+        item = ReviewItemFactory(verdict__message__text=text)
+        lease = open_item(user, item.pk)
+        choice = Choice(Action.REMOVE, Label.SPAM)
+        decide(user, item.pk, token=lease.token, version=1, choice=choice)
+    html = read(console, "/review/history/")
+    assert "Mine" in html
+    assert "Theirs" not in html
+    mine = Decision.objects.get(moderator=ann)
+    response = console.post(f"/review/decisions/{mine.pk}/undo/", {"history": "1"})
+    assert response["Location"] == "/review/history/"
+    assert "taken back" in read(console, "/review/history/")
+
+
+def test_older_decision_is_reversed_from_the_history(console: Client, ann: User) -> None:
+    item = ReviewItemFactory()
+    lease = open_item(ann, item.pk)
+    old = timezone.now() - timedelta(hours=1)
+    first = decide(
+        ann,
+        item.pk,
+        token=lease.token,
+        version=1,
+        choice=Choice(Action.REMOVE, Label.SPAM),
+        now=old,
+    )
+    assert "Reverse to" in read(console, "/review/history/")
+    console.post(f"/review/decisions/{first.pk}/reverse/", {"choice": "allow:ok"})
+    assert "reversed by ann" in read(console, "/review/history/")
+    assert Decision.objects.get(undone_at__isnull=True).action == "allow"
+
+
+def test_everybodys_history_is_for_leads(client: Client, ann: User, bob: User) -> None:
+    item = ReviewItemFactory(verdict__message__text="Theirs")
+    lease = open_item(bob, item.pk)
+    choice = Choice(Action.REMOVE, Label.SPAM)
+    decide(bob, item.pk, token=lease.token, version=1, choice=choice)
+    for user, sees in ((ann, False), (UserFactory(role=Role.LEAD), True)):
+        client.force_login(user)
+        assert ("Theirs" in read(client, "/review/history/?everybody=1")) == sees
+
+
 # ---------- counts ----------
 
 
@@ -321,6 +369,8 @@ def test_card_without_verdict_scores_or_name_can_be_decided(console: Client, mis
         ("post", "/review/items/1/extend/"),
         ("post", "/review/items/1/release/"),
         ("post", "/review/decisions/1/undo/"),
+        ("post", "/review/decisions/1/reverse/"),
+        ("get", "/review/history/"),
     ],
 )
 def test_only_who_may_review_gets_in(client: Client, method: str, url: str) -> None:

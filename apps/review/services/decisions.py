@@ -19,6 +19,7 @@ from apps.policies.models import Action, Label
 from apps.review.announce import announce
 from apps.review.errors import (
     AlreadyDecidedError,
+    ItemWithdrawnError,
     LeaseLostError,
     StaleItemError,
     UndoExpiredError,
@@ -149,6 +150,77 @@ def _reopen(item: ReviewItem, user: User, now: datetime) -> Lease | None:
     item.save(update_fields=["state", "version"])
     announce("reopened", [item.pk])
     return regrant(item, user, now)
+
+
+@transaction.atomic
+def reverse_decision(
+    user: User, decision_id: int, choice: Choice, *, now: datetime | None = None
+) -> Decision:
+    """Put another decision in the place of one that the outside knows already.
+
+    One's own, or anybody's for leads. The same request again returns the same decision.
+
+    Raises:
+        PermissionDenied: It is somebody else's and the user is no lead.
+        Decision.DoesNotExist: There is no such decision.
+        AlreadyDecidedError: It does not stand any more, or it says the same.
+        ItemWithdrawnError: It was taken back and its message is gone.
+    """
+    require(user, Permission.REVIEW)
+    item_id = Decision.objects.values_list("item_id", flat=True).get(pk=decision_id)
+    item = ReviewItem.objects.select_for_update(of=("self",)).get(pk=item_id)
+    old = Decision.objects.select_for_update(of=("self",)).get(pk=decision_id)
+    if old.moderator_id != user.pk:
+        require(user, Permission.REVIEW_LEAD)
+    if old.undone_at is not None:
+        return _reversal_of(old, user, choice)
+    if (old.action, old.label) == (choice.action, choice.label):
+        raise AlreadyDecidedError(old)
+    old.undone_at = now or timezone.now()
+    old.save(update_fields=["undone_at"])
+    decision = _replace(old, user, choice, old.undone_at)
+    item.version += 1
+    item.save(update_fields=["version"])
+    announce("decided", [item.pk])
+    return decision
+
+
+def _reversal_of(old: Decision, user: User, choice: Choice) -> Decision:
+    """What stands instead of `old`: the answer to a repeat, else the reason to refuse."""
+    standing = (
+        Decision.objects.filter(item_id=old.item_id, undone_at__isnull=True)
+        .select_related("moderator")
+        .first()
+    )
+    if standing is None:
+        raise ItemWithdrawnError
+    same = (standing.reverses_id, standing.moderator_id) == (old.pk, user.pk)
+    if same and (standing.action, standing.label) == (choice.action, choice.label):
+        return standing
+    raise AlreadyDecidedError(standing)
+
+
+def _replace(old: Decision, user: User, choice: Choice, now: datetime) -> Decision:
+    decision = Decision.objects.create(
+        item_id=old.item_id,
+        moderator=user,
+        action=choice.action,
+        label=choice.label,
+        note=choice.note,
+        reverses=old,
+        decided_at=now,
+    )
+    told = {**_told(decision), "reverses": old.pk}
+    # The first may still wait in the outbox: then both leave, in order.
+    enqueue(
+        kind=EventKind.DECISION_REVERSED,
+        key=_outbox_key(decision),
+        message_ids=[old.item_id],
+        payload=told,
+        hold=grace(),
+    )
+    _audit("review.reversed", decision, user, before=_told(old), after=told)
+    return decision
 
 
 @transaction.atomic
