@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from django.conf import settings
-from django.db import OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection
 
 from apps.chat.models import CHUNK_ID_BITS
 from apps.policies.judging import LABELS
@@ -124,7 +124,7 @@ class Pipeline:
                 if not self._flying:
                     return stored
                 stored += self._land(self._flying.popleft())
-        except OperationalError:
+        except (OperationalError, InterfaceError):
             # The pool hands out connections of a server that is gone; this one is not to go back.
             connection.close()
             raise

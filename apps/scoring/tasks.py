@@ -7,7 +7,7 @@ from typing import Any
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutting_down
-from django.db import DatabaseError
+from django.db import Error as DatabaseError
 
 from apps.scoring.claims import has_due_chunks
 from apps.scoring.hints import hint_scoring

@@ -17,7 +17,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from django.db import DatabaseError, close_old_connections
+from django.db import Error as DatabaseError
+from django.db import close_old_connections
 
 from apps.core import realtime
 from apps.scoring.claims import has_due_chunks
@@ -110,7 +111,7 @@ class Worker:
         if silent_s > TASKS_MISSED_AFTER_S and self._may_drain() and has_due_chunks():
             log.warning("No task came for %.0f s though messages wait; scoring them", silent_s)
             self.drain()
-        if silent_s > DEAF_AFTER_S and tasks_waiting():
+        if silent_s > DEAF_AFTER_S and not self._draining.locked() and tasks_waiting():
             log.error("Tasks wait in Redis and none came for %.0f s; starting anew", silent_s)
             self._last_task_s = time.monotonic()
             os.kill(os.getpid(), signal.SIGTERM)
