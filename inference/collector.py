@@ -50,7 +50,7 @@ Item = TypeVar("Item", bound=Sized)
 Result = TypeVar("Result")
 
 _SMOOTHING = 0.1  # weight of the newest latency in a moving average
-_BASELINE_RISE = 0.05  # a lone batch that took longer was probably disturbed: follow it slowly
+_BASELINE_RISE, _BASELINE_FALL = 0.2, 0.5  # lone batches are rare under load: trust each more
 _OVERDUE = 4  # times the usual latency
 _OVERDUE_LEAST_S = 0.05
 _PROBE_EVERY = 500  # batches; one of them alone costs well under 1 %
@@ -179,9 +179,8 @@ class InFlightLimit:
 
     def _baseline(self, size_class: int, latency_s: float) -> float:
         known_s = self._alone_s.get(size_class, latency_s)
-        if latency_s <= known_s:
-            return latency_s
-        return known_s + _BASELINE_RISE * (min(latency_s, 2 * known_s) - known_s)
+        weight = _BASELINE_RISE if latency_s > known_s else _BASELINE_FALL
+        return known_s + weight * (min(latency_s, 2 * known_s) - known_s)
 
     def _adjust(self, waiting: float, has_more: bool) -> None:
         self._waiting.append(waiting)
@@ -190,7 +189,8 @@ class InFlightLimit:
         mean = sum(self._waiting) / len(self._waiting)
         self._waiting.clear()
         if mean > 2:
-            self._limit = max(1, self._limit - 1)
+            # With one alone the servers would idle while its callers turn round.
+            self._limit = max(min(2, self._limit), self._limit - 1)
         elif mean < 1 and has_more:
             self._limit = min(self._ceiling, self._limit + 1)
 
@@ -254,8 +254,9 @@ class Formation:
 
 
 def _follow(averages: dict[int, float], key: int, value: float, weight: float) -> None:
+    """A moving average that one stalled batch moves by a tenth at most."""
     known = averages.get(key)
-    averages[key] = value if known is None else known + weight * (value - known)
+    averages[key] = value if known is None else known + weight * (min(value, 2 * known) - known)
 
 
 class BatchPolicy(Generic[Item]):

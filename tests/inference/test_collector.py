@@ -259,6 +259,14 @@ def test_one_disturbed_lone_batch_does_not_move_the_baseline_far():
     assert limit.usual == 3  # three took three times as long: one more would only wait
 
 
+def test_slowness_alone_never_leaves_just_one_in_flight():
+    limit = InFlightLimit(16)
+    limit.succeeded(64, 0.002, in_flight=1, was_alone=True, has_more=True)
+    for _ in range(200):
+        limit.succeeded(64, 0.1, in_flight=3, was_alone=False, has_more=True)
+    assert limit.usual == 2
+
+
 def limit_after(servers: int, batches: int, *, ceiling: int = 16) -> int:
     """Run batches of 64 against servers that work on `servers` of them at a time."""
     limit = InFlightLimit(ceiling)
