@@ -6,6 +6,7 @@ or its asynchronous twin ``AsyncModerationClient``; ``docs/inference.md`` explai
 
 from inference.breaker import BreakerState
 from inference.client import AsyncModerationClient
+from inference.collector import Collector
 from inference.config import (
     BalancerConfig,
     BalancerPolicy,
@@ -47,6 +48,7 @@ __all__ = [
     "BreakerState",
     "Classification",
     "ClientConfig",
+    "Collector",
     "CollectorConfig",
     "Deadline",
     "DeadlineConfig",
