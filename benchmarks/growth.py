@@ -132,7 +132,7 @@ def measure(
         before = _one(database, "SELECT coalesce(max(id), 0) FROM scoring_stagesample")
         ingest_ms = []
         for body in requests:
-            ingest_ms.append(_timed_ms(lambda body=body: sender.post(body)))  # type: ignore[misc]
+            ingest_ms.append(timed_ms(lambda body=body: sender.post(body)))  # type: ignore[misc]
             while _one(database, "SELECT count(*) FROM chat_chunk"):
                 time.sleep(0.01)
         time.sleep(1.5)  # the workers' last sample
@@ -157,7 +157,7 @@ def _stages(database: psycopg.Connection[Any], after_id: int) -> dict[str, Laten
     return merged
 
 
-def _timed_ms(do: Callable[[], Any]) -> float:
+def timed_ms(do: Callable[[], Any]) -> float:
     started_s = time.perf_counter()
     do()
     return (time.perf_counter() - started_s) * 1000
@@ -169,7 +169,7 @@ def _page_ms(opener: OpenerDirector, url: str) -> float:
             response.read()
 
     get()
-    return round(statistics.median(_timed_ms(get) for _ in range(PAGES)), 2)
+    return round(statistics.median(timed_ms(get) for _ in range(PAGES)), 2)
 
 
 def signed_in(ready: dict[str, Any], who: str) -> OpenerDirector:
