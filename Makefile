@@ -49,7 +49,7 @@ deploy-check: venv
 
 messages: venv ## Collect the console's texts into locale/ and compile them (needs gettext)
 	$(CHECK_ENV) $(BIN)/python manage.py makemessages -l zh_Hans --no-location --no-wrap --no-obsolete -i .venv -i .local -i tests
-	sed -i '/^"\(POT-Creation-Date\|PO-Revision-Date\|Last-Translator\|Language-Team\|Report-Msgid-Bugs-To\|Project-Id-Version\):/d' locale/zh_Hans/LC_MESSAGES/django.po
+	sed -i.bak '/^"\(POT-Creation-Date\|PO-Revision-Date\|Last-Translator\|Language-Team\|Report-Msgid-Bugs-To\|Project-Id-Version\):/d' locale/zh_Hans/LC_MESSAGES/django.po && rm locale/zh_Hans/LC_MESSAGES/django.po.bak
 	$(CHECK_ENV) $(BIN)/python manage.py compilemessages -i .venv
 
 screenshots: venv browser ## Take a picture of every page into docs/screenshots

@@ -4,7 +4,7 @@ const SERIES = ["received_per_s", "verdicts_per_s", "p50_ms", "p95_ms", "p99_ms"
 const POINTS_KEPT = 120;
 const HEIGHT = { latency: 226, throughput: 186 };
 const AXIS_PX = 26;
-const RIGHT_PX = 88; // room for the labels at the lines
+const RIGHT_PX = 108; // room for the labels at the lines
 
 class LiveChart extends HTMLElement {
   #columns = null;
