@@ -1,7 +1,7 @@
 """Telling browsers what changed: from any process, merged, numbered, never the truth itself.
 
     service, in its transaction ──publish()──on commit──▶ Publisher (one thread a process)
-        ──channel layer, one message a tenth of a second──▶ Hub (one a web process)
+        ──channel layer, five messages a second──▶ Hub (one a web process)
         ──frames, four a second a topic at most──▶ LiveConsumer ──▶ browser
 
 Channel layers drop messages silently, so each hop is numbered. A publisher numbers what it sends
@@ -43,7 +43,7 @@ OPERATE = "operate"
 
 # Per kind and frame; the count says how many there were.
 IDS_KEPT = 100
-PUBLISH_EVERY_S = 0.1
+PUBLISH_EVERY_S = 0.2
 BEACON_EVERY_S = 2.0
 FRAME_EVERY_S = 0.25
 # Frames that may wait for one viewer: at four a second, about four seconds of a stalled browser.

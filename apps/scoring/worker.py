@@ -10,6 +10,7 @@ which is the heartbeat that others see.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -53,6 +54,7 @@ class Worker:
         self._last_prune_s = time.monotonic()
 
     def start(self) -> None:
+        _calm_garbage_collector()
         for step, name in ((self._sample, "scoring-sample"), (self._watch, "scoring-watch")):
             threading.Thread(target=self._repeat, args=(step,), name=name, daemon=True).start()
 
@@ -119,6 +121,15 @@ class Worker:
     def _may_drain(self) -> bool:
         is_paused = self.pipeline.pacer.pause_left_s(time.monotonic()) > 0
         return not is_paused and not self._draining.locked()
+
+
+def _calm_garbage_collector() -> None:
+    """A batch makes thousands of tuples that live until it is stored: by default each few hundred
+    make the collector look, now and then at all of Django. A third of the Python of a message.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 _workers: dict[int, Worker] = {}
