@@ -180,6 +180,18 @@ class LatencySketch:
             bucket = int(np.searchsorted(upto, math.floor(q * (count - 1)), side="right"))
             return min(max(_value_of(bucket), self._min_ms), self._max_ms)
 
+    def count_upto(self, bound_ms: float) -> int:
+        """How many durations did not exceed a bound, for a histogram with bounds of its own.
+
+        Returns:
+            The count for some bound within 2 % (one bucket) above the given one. It never falls
+            while durations are added or sketches merged in.
+        """
+        bucket = math.ceil(math.log(max(bound_ms, SMALLEST_MS)) * _PER_LOG - _OFFSET)
+        with self._lock:
+            self._empty_buffer()
+            return int(self._counts[: bucket + 1].sum())
+
     def merge(self, other: "LatencySketch") -> None:
         """Add all that `other` has recorded; `other` is left as it is."""
         self._add_parts(*other._parts())

@@ -1,4 +1,5 @@
 """One port, three ways in: WebSockets (Channels), the API (a lean ASGI app), pages (Django).
+Beside them /metrics, which must not depend on host names or HTTPS as pages do.
 
 The API does not pass through Django's ASGI handler, which starts and joins a thread for every
 request: measured at a twentieth of what a bare ASGI app does on the same cores.
@@ -22,6 +23,7 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 from apps.api.app import ApiApp  # noqa: E402
 from apps.api.http import AsgiApp, Message, Receive, Scope, Send  # noqa: E402
 from apps.api.problems import DOCS_PATH  # noqa: E402
+from apps.dashboard.metrics_endpoint import METRICS_PATH, metrics  # noqa: E402
 from moderation_site.routing import websocket_urlpatterns  # noqa: E402
 
 pages = cast(AsgiApp, _django)
@@ -33,11 +35,17 @@ _HEALTH_PATHS = {"/healthz", "/readyz"}
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
-        await (api if _is_for_api(scope["path"]) else pages)(scope, receive, send)
+        await _app_for(scope["path"])(scope, receive, send)
     elif scope["type"] == "websocket":
         await sockets(scope, receive, send)
     else:
         await _live(receive, send)
+
+
+def _app_for(path: str) -> AsgiApp:
+    if path == METRICS_PATH:
+        return metrics
+    return api if _is_for_api(path) else pages
 
 
 def _is_for_api(path: str) -> bool:

@@ -143,6 +143,7 @@ CELERY_BEAT_SCHEDULE = {
     "sample-inflow": {"task": "apps.dashboard.tasks.sample_inflow", "schedule": 1.0},
     "release-outbox": {"task": "apps.webhooks.tasks.release_outbox", "schedule": 1.0},
     "drop-old-events": {"task": "apps.webhooks.tasks.drop_old_events", "schedule": 3600.0},
+    "fold-totals": {"task": "apps.dashboard.tasks.fold_metric_totals", "schedule": 10.0},
     "settle-tally": {"task": "apps.review.tasks.settle_tally", "schedule": 10.0},
 }
 
@@ -176,6 +177,10 @@ SESSION_COOKIE_AGE = 60 * 60 * 12
 # How long an opened item is one person's, and how long a decision can be taken back.
 REVIEW_LEASE_S = env.integer("REVIEW_LEASE_S", 120, least=10)
 REVIEW_UNDO_S = env.integer("REVIEW_UNDO_S", 10)
+
+# ---------- /metrics ----------
+# The bearer token that Prometheus sends. Without one only callers on this machine are answered.
+METRICS_TOKEN = env.read("METRICS_TOKEN", "")
 
 # ---------- language and time ----------
 LANGUAGE_CODE = "en"

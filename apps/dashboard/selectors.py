@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from django.db import connection
 from django.db.models import Max, Min, Sum
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.utils import timezone
@@ -90,6 +91,14 @@ class _Fresh(Generic[T]):
     def forget(self) -> None:
         with self._lock:
             self._value = None
+
+
+def database_now() -> datetime:
+    """The time that samples carry: no machine's clock but PostgreSQL's."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+    return now
 
 
 def read_backlog(*, now: datetime) -> Backlog:

@@ -190,3 +190,17 @@ def test_snapshots_know_their_series():
     stats = StageStats()
     stats.record("triage", 1.0, replica="a")
     assert list(stats.snapshot().sketches) == [Series("triage", "a")]
+
+
+def test_count_upto_a_bound_is_exact_to_a_bucket_and_never_falls() -> None:
+    values = np.random.default_rng(7).lognormal(1.0, 2.0, 20_000)
+    sketch, previous = LatencySketch(), 0
+    for part in np.split(values, 4):
+        sketch.add_many(part)
+        assert sketch.count_upto(5.0) >= previous
+        previous = sketch.count_upto(5.0)
+    for bound_ms in (0.01, 1.0, 5.0, 250.0):
+        least, most = (values <= bound_ms).sum(), (values <= bound_ms * 1.021).sum()
+        assert least <= sketch.count_upto(bound_ms) <= most
+    assert LatencySketch().count_upto(1.0) == 0
+    assert sketch.count_upto(1e9) == sketch.count
