@@ -34,7 +34,7 @@ class OperationEntry:
     fields: list[FieldEntry]
     answer_status: int
     answer_description: str
-    answer_headers: list[tuple[str, str]]
+    answer_fields: list[FieldEntry]
     problems: list[ProblemKind]
     example: str
 
@@ -59,7 +59,7 @@ def operation_entries(
             fields=_fields(operation.body.__name__, schemas) if operation.body else [],
             answer_status=operation.answer.status,
             answer_description=operation.answer.description,
-            answer_headers=list(operation.answer.headers.items()),
+            answer_fields=_answer_fields(operation, schemas),
             problems=operation.all_problems,
             example=_curl(operation, base_url),
         )
@@ -67,28 +67,43 @@ def operation_entries(
     ]
 
 
+# Described by the operations that give or take one alone; within others only named.
+_DESCRIBED_ALONE = frozenset({"MessageIn", "MessageOut", "ProblemOut"})
+
+
+def _answer_fields(operation: Operation, schemas: dict[str, Any]) -> list[FieldEntry]:
+    content = operation.answer.content
+    return _fields(content.__name__, schemas) if content not in (None, dict) else []
+
+
 def _fields(name: str, schemas: dict[str, Any], prefix: str = "") -> list[FieldEntry]:
     """The fields of a struct, those of an object within it right after it."""
     entries = []
     schema = schemas[name]
     for field, described in schema["properties"].items():
+        inner, is_list = _struct_name(described)
+        path = prefix + field + ("[]" if is_list else "")
         entries.append(
             FieldEntry(
-                prefix + field,
+                path,
                 _type(described, schemas),
                 field in schema.get("required", []),
                 described.get("description", ""),
             )
         )
-        inner = _struct_name(described)
-        if inner is not None:
-            entries += _fields(inner, schemas, f"{prefix}{field}.")
+        if inner is not None and inner not in _DESCRIBED_ALONE:
+            entries += _fields(inner, schemas, f"{path}.")
     return entries
 
 
-def _struct_name(schema: dict[str, Any]) -> str | None:
-    reference = schema.get("$ref")
-    return str(reference).rsplit("/", 1)[-1] if reference else None
+def _struct_name(schema: dict[str, Any]) -> tuple[str | None, bool]:
+    """The struct that a field holds, if it holds one, and whether it holds a list of them."""
+    for choice in [schema, *schema.get("anyOf", [])]:
+        if "$ref" in choice:
+            return str(choice["$ref"]).rsplit("/", 1)[-1], False
+        if "$ref" in choice.get("items", {}):
+            return str(choice["items"]["$ref"]).rsplit("/", 1)[-1], True
+    return None, False
 
 
 def _type(schema: Any, schemas: dict[str, Any]) -> str:
@@ -97,6 +112,8 @@ def _type(schema: Any, schemas: dict[str, Any]) -> str:
         return "object"
     if "anyOf" in schema:
         return " | ".join(_type(choice, schemas) for choice in schema["anyOf"])
+    if "enum" in schema:
+        return " | ".join("null" if value is None else str(value) for value in schema["enum"])
     types = schema.get("type", "any")
     name = " | ".join(types) if isinstance(types, list) else str(types)
     return name + _limits(schema)

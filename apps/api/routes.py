@@ -63,7 +63,7 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
                 MessageOut,
                 {
                     "Location": "Where to ask for the verdict.",
-                    "Idempotent-Replay": "`true` when this key was stored before.",
+                    "Idempotent-Replay": "true when this key was stored before.",
                 },
             ),
             problems=(problems.CONFLICT, problems.OVERLOADED),
@@ -75,7 +75,7 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             summary=_("Submit up to 1,000 messages"),
             description=_(
                 "Stores up to 1,000 messages of together at most 4 MiB. Each "
-                "is checked on its own, so a bad one never stops the others; `results` has one "
+                "is checked on its own, so a bad one never stops the others; results has one "
                 "entry for each, in their order, with the status that it would have had alone."
             ),
             handler=handlers.create_batch,
@@ -90,8 +90,8 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             path="/api/v1/messages/{id}",
             summary=_("Ask for one message and its verdict"),
             description=_(
-                "`pending` waits for a verdict, `decided` has one, `undetermined` could not be "
-                "judged and waits for a person, `deleted` is final."
+                "pending waits for a verdict, decided has one, undetermined could not be "
+                "judged and waits for a person, deleted is final."
             ),
             handler=handlers.get,
             parameters=(_ID,),
@@ -105,8 +105,8 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             path="/api/v1/messages",
             summary=_("Ask for several messages"),
             description=_(
-                "Either `ids`, up to 200 separated by commas, or `group` and "
-                "`external_id`, which find every revision of one message, the newest first."
+                "Either ids, up to 200 separated by commas, or group and "
+                "external_id, which find every revision of one message, the newest first."
             ),
             handler=handlers.find,
             parameters=(

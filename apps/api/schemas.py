@@ -53,7 +53,7 @@ class MessageIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             extra_json_schema={"default": 1},
         ),
     ] = UNSET
-    sender: SenderIn
+    sender: Annotated[SenderIn, Meta(description=_("Who wrote the message."))]
     text: Annotated[
         str,
         Meta(
@@ -99,6 +99,7 @@ class BatchIn(msgspec.Struct, forbid_unknown_fields=True):
         list[Raw],
         Meta(
             max_length=BATCH_MOST_MESSAGES,
+            description=_("Each as for a single message."),
             extra_json_schema={"items": {"$ref": "#/components/schemas/MessageIn"}},
         ),
     ]

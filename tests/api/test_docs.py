@@ -26,7 +26,15 @@ def test_lists_every_operation_with_an_example(page: str) -> None:
 
 
 def test_names_every_field_and_limit(page: str) -> None:
-    for name in ("group", "sender.id", "sender.name", "quoted_text", "metadata", "messages"):
+    for name in (
+        "group",
+        "sender.id",
+        "sender.name",
+        "quoted_text",
+        "metadata",
+        "messages[]",
+        "results[].status",
+    ):
         assert f'<th scope="row" class="mono">{name}</th>' in page
     assert "1 – 20,000" in page
 
