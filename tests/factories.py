@@ -12,6 +12,7 @@ from apps.accounts.models import Role, User
 from apps.chat.models import Group, Message, Sender
 from apps.policies.models import Action, Label, Policy, PolicyVersion, Threshold
 from apps.releases.models import Release, ReleaseKind
+from apps.review.grams import indexed
 from apps.review.models import Cause, ReviewItem
 from apps.review.ranking import rank
 from apps.scoring.models import Source, Verdict
@@ -111,6 +112,7 @@ class ReviewItemFactory(DjangoModelFactory[ReviewItem]):
     @classmethod
     def _create(cls, model_class: type[ReviewItem], *args: Any, **kwargs: Any) -> ReviewItem:
         kwargs.setdefault("opened_at", timezone.now())
+        kwargs.setdefault("grams", indexed(kwargs["message"].text))
         kwargs.setdefault("rank", rank(kwargs["priority"], kwargs["opened_at"]))
         return super()._create(model_class, *args, **kwargs)
 

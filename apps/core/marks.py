@@ -68,6 +68,8 @@ _ALPHABETS = {
 
 def pieces(text: str) -> list[Piece]:
     """Cut `text` into plain runs and marked characters; joined again they are `text`."""
+    if text.isascii() and text.isprintable():
+        return [Piece(Kind.PLAIN, text)] if text else []
     looks = _look_alikes(text)
     out: list[Piece] = []
     plain: list[str] = []

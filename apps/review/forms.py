@@ -83,6 +83,7 @@ class FilterForm(forms.Form):
     label = forms.ChoiceField(choices=Label.choices, required=False)
     cause = forms.ChoiceField(choices=Cause.choices, required=False)
     group = forms.IntegerField(min_value=1, max_value=2**63 - 1, required=False)
+    q = forms.CharField(max_length=200, required=False)
 
 
 def filters_of(query: QueryDict) -> QueueFilters:
@@ -93,4 +94,5 @@ def filters_of(query: QueryDict) -> QueueFilters:
         label=Label(data["label"]) if data.get("label") else None,
         cause=Cause(data["cause"]) if data.get("cause") else None,
         group_id=data.get("group"),
+        text=data.get("q", ""),
     )

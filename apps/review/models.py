@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -59,8 +61,13 @@ class ReviewItem(models.Model):
         related_name="+",
     )
 
+    # What a search finds it by (see `grams.py`).
+    grams = ArrayField(models.IntegerField(), default=list, db_default=[])
+
     class Meta:
         indexes = [
+            # Search within the queue.
+            GinIndex(fields=["grams"], condition=Q(state="open"), name="review_search"),
             # The queue, most urgent first, oldest first among equals.
             models.Index(
                 fields=["-rank", "message"], condition=Q(state="open"), name="review_queue"

@@ -10,6 +10,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
 from apps.policies.models import Label
+from apps.review.grams import asked
 from apps.review.models import Cause, ReviewItem, ReviewState, Skip
 
 
@@ -20,6 +21,7 @@ class QueueFilters:
     label: Label | None = None
     cause: Cause | None = None
     group_id: int | None = None
+    text: str = ""
 
 
 def waiting(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
@@ -33,6 +35,8 @@ def waiting(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
         items = items.filter(cause=filters.cause)
     if filters.group_id is not None:
         items = items.filter(group_id=filters.group_id)
+    if wanted := asked(filters.text):
+        items = items.filter(grams__contains=wanted)
     return items
 
 

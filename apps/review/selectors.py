@@ -21,6 +21,7 @@ from apps.scoring.models import Verdict
 
 QUEUE_ROWS = 50
 ROW_CHARS = 160
+FOUND_MOST = 1000
 CONTEXT_EACH_SIDE = 3
 HISTORY_ROWS = 8
 # Enough to tell a newcomer from a regular; counting on would cost what nobody reads.
@@ -41,13 +42,17 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """The first rows and the counts of a part of the queue; `by_label[None]` is undetermined."""
+    """The first rows and the counts of a part of the queue.
+
+    `by_label[None]` is undetermined. `found` is how many match a search, up to FOUND_MOST.
+    """
 
     rows: Sequence[QueueRow]
     total: int
     leased: int
     oldest: datetime | None
     by_label: dict[str | None, int]
+    found: int | None = None
 
 
 def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None) -> QueuePage:
@@ -68,6 +73,7 @@ def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None
         leased=leased.count(),
         oldest=part.order_by("opened_at").values_list("opened_at", flat=True).first(),
         by_label=by_label,
+        found=part[:FOUND_MOST].count() if filters.text else None,
     )
 
 

@@ -41,6 +41,8 @@ def queue_context(page: QueuePage, filters: QueueFilters) -> dict[str, Any]:
 
 
 def _size(page: QueuePage, filters: QueueFilters) -> int:
+    if page.found is not None:
+        return page.found
     if filters.label is not None:
         return page.by_label.get(filters.label, 0)
     return page.by_label.get(None, 0) if filters.cause is not None else page.total

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from django.db import connection, transaction
 from django.utils import timezone
 
-from apps.chat.models import CHUNK_ID_BITS
+from apps.chat.models import CHUNK_ID_BITS, Message
 from apps.policies.judging import LABELS
 from apps.policies.models import Action, Label
 from apps.review.announce import announce
+from apps.review.grams import indexed
 from apps.review.models import Cause, ReviewItem, ReviewState
 from apps.review.ranking import base_priority, rank
 from apps.scoring.sinks import StoredVerdict
@@ -19,10 +20,11 @@ from apps.scoring.sinks import StoredVerdict
 # open item, so that whoever has it open is told; what a person decided stays.
 _OPEN = """
 INSERT INTO review_reviewitem
-  (message_id, group_id, cause, label, priority, rank, state, version, opened_at)
-SELECT *, 'open', 1, %(now)s
+  (message_id, group_id, cause, label, priority, rank, grams, state, version, opened_at)
+SELECT id, group_id, cause, label, priority, rank, grams::int[], 'open', 1, %(now)s
 FROM unnest(%(ids)s::bigint[], %(groups)s::bigint[], %(causes)s::text[], %(labels)s::text[],
-            %(priorities)s::float8[], %(ranks)s::float8[])
+            %(priorities)s::float8[], %(ranks)s::float8[], %(grams)s::text[])
+     AS new (id, group_id, cause, label, priority, rank, grams)
 ON CONFLICT (message_id) DO UPDATE
 SET cause = EXCLUDED.cause, label = EXCLUDED.label, priority = EXCLUDED.priority,
     rank = EXCLUDED.rank, version = review_reviewitem.version + 1
@@ -75,6 +77,9 @@ def take_in(verdicts: Sequence[StoredVerdict]) -> None:
 
 def _open(held: Sequence[StoredVerdict]) -> list[int]:
     now = timezone.now()
+    texts = dict(
+        Message.objects.filter(pk__in=[v.message_id for v in held]).values_list("pk", "text")
+    )
     causes, labels, priorities = [], [], []
     for verdict in held:
         label = verdict.acting_label or verdict.label
@@ -91,10 +96,16 @@ def _open(held: Sequence[StoredVerdict]) -> list[int]:
                 "labels": [None if label is None else str(label) for label in labels],
                 "priorities": priorities,
                 "ranks": [rank(priority, now) for priority in priorities],
+                "grams": [_array(indexed(texts[v.message_id])) for v in held],
                 "now": now,
             },
         )
         return [row[0] for row in cursor.fetchall()]
+
+
+def _array(numbers: list[int]) -> str:
+    """As PostgreSQL writes an array: rows of different lengths can't be one array of arrays."""
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _score(verdict: StoredVerdict, label: Label | None) -> float | None:

@@ -328,7 +328,8 @@ class ReviewDesk extends HTMLElement {
     const digit = this.#card.querySelector(`[data-digit="${CSS.escape(key)}"]`);
     if (digit) return this.#chooseLabel(digit), true;
     if (key === "u") return this.#undo(), true;
-    if (key === "n") return this.#focusNote();
+    if (key === "n") return this.#focusField(this.#card.querySelector("[data-note]"));
+    if (key === "/") return this.#focusField(this.querySelector("[data-search]"));
     if (key === "j" || key === "k") return this.#move(key === "j" ? 1 : -1), true;
     if (key === "enter" && !event.target.closest("a, button, input, summary")) return this.#goOn();
     const button = this.#card.querySelector(`[data-key="${CSS.escape(key)}"]`);
@@ -342,10 +343,9 @@ class ReviewDesk extends HTMLElement {
     if (this.#pendingAction?.form === digit.form) this.#act(this.#pendingAction);
   }
 
-  #focusNote() {
-    const note = this.#card.querySelector("[data-note]");
-    note?.focus();
-    return Boolean(note);
+  #focusField(field) {
+    field?.focus();
+    return Boolean(field);
   }
 
   #move(step) {
