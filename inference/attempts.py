@@ -93,7 +93,7 @@ class Caller:
         self._budget = RetryBudget(config.retry)
         self._backoff = Backoff(config.retry, chance)
         self._hedge_timer = HedgeTimer(config.hedge)
-        # Abandoned calls live here: a dropped grpc.aio call cancels itself on the wire.
+        # A dropped grpc.aio call cancels itself on the wire; these must not, until we close.
         # By number, so that a finished call is in no cycle and its socket closes at once.
         self._abandoned: dict[int, Call] = {}
         self.balancer = Balancer(config.balancer, chance)

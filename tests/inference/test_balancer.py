@@ -83,6 +83,16 @@ def test_a_failing_replica_gets_less_although_it_is_fast() -> None:
     assert served["r1"] < 0.05 * served["r0"]
 
 
+def test_a_quick_failure_does_not_make_a_replica_look_quick() -> None:
+    load = loads(1)[0]
+    load.on_success(5.0, 0.0)
+    for step in range(50):
+        load.on_failure(0.1, step / 10)
+    assert load.latency_ms == 5.0
+    load.on_failure(500.0, 6.0)
+    assert load.latency_ms > 5.0, "a slow failure is slow all the same"
+
+
 def test_failures_of_long_ago_are_forgiven() -> None:
     subject, replicas = balancer(), loads(2)
     for _ in range(50):

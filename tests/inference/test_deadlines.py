@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import Callable
+from typing import Any
 
+import grpc
 import pytest
 
 from inference import (
@@ -20,6 +24,8 @@ from inference import (
 )
 from inference.errors import DeadlineExceededError, NoReplicaError
 from tests.inference.fault_proxy import BLACKHOLE, FaultProxy
+from tests.inference.scripted_server import Script, after
+from tests.inference.scripted_server import answer as scripted_answer
 from tests.inference.support import Witness, quiet, sleep_for, until
 
 LONG_MS = 400
@@ -43,6 +49,34 @@ async def test_the_caller_is_answered_at_its_deadline_and_the_call_runs_on(
         await until(lambda: client.replica_states()[0].abandoned == 0)
         assert client.replica_states()[0].in_flight == 0
         assert await executions(client, "sleeper") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_kept"), [(ExpiryMode.WAIT_LOCALLY, True), (ExpiryMode.CANCEL, False)]
+)
+async def test_the_server_sees_a_cancel_only_in_cancelling_mode(
+    scripted: Callable[..., ReplicaConfig], mode: ExpiryMode, is_kept: bool
+) -> None:
+    go, ended, seen = threading.Event(), threading.Event(), []
+
+    def look(request: Any, context: grpc.ServicerContext) -> Any:
+        if not context.add_callback(ended.set):
+            ended.set()  # it has ended already
+        if not is_kept:
+            assert ended.wait(30), "the cancel never came"
+        seen.append(context.is_active())
+        return scripted_answer(request)
+
+    replica = scripted(Script(infer=after(go, look)))
+    config = quiet([replica], deadlines=DeadlineConfig(mode=mode))
+    async with AsyncModerationClient(config) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.classify(["text"], deadline=Deadline.after(0.03))
+        # grpc.aio cancels a call that nobody refers to any more.
+        gc.collect()
+        go.set()
+        await until(lambda: bool(seen))
+    assert seen == [is_kept]
 
 
 async def test_cancelling_mode_keeps_nothing(pair: list[ReplicaConfig]) -> None:

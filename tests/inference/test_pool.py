@@ -101,6 +101,14 @@ async def test_bytes_in_flight_are_capped_however_many_wait(
         await asyncio.gather(*calls, return_exceptions=True)
 
 
+async def test_bytes_are_given_back_when_a_call_ends(pair: list[ReplicaConfig]) -> None:
+    limit = 64 * 1024
+    pool = PoolConfig(max_message_bytes=limit, max_in_flight_bytes=limit)
+    async with AsyncModerationClient(quiet(pair, pool=pool)) as client:
+        for _ in range(50):
+            await client.classify(["x" * 4000])  # three times the limit in all
+
+
 async def test_a_replica_is_used_again_soon_after_it_returns(
     pair: list[ReplicaConfig], proxy_for: Callable[[ReplicaConfig], FaultProxy]
 ) -> None:

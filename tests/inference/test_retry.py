@@ -178,3 +178,10 @@ def test_the_hedge_waits_for_the_quantile_and_not_before_it_is_known() -> None:
     for latency_ms in [5.0] * 930 + [50.0] * 70:
         timer.observe(latency_ms)
     assert timer.delay_s() == pytest.approx(0.050)
+
+
+def test_a_quiet_time_saves_no_more_than_the_reserve() -> None:
+    budget = RetryBudget(RetryConfig(budget_ratio=0.1, budget_reserve=20))
+    for _ in range(10_000):
+        budget.deposit()
+    assert sum(budget.take() for _ in range(1_000)) == 20
