@@ -193,6 +193,8 @@ class Pool:
     def connection(self, replica: Replica) -> Connection:
         """The least busy one; a new one while all are busy and there is room."""
         connections = replica.connections
+        if connections and not connections[0].in_flight:
+            return connections[0]
         best = min(connections, key=_in_flight, default=None)
         if best is not None and (
             not best.in_flight or len(connections) >= self._config.pool.connections_per_replica
@@ -211,18 +213,17 @@ class Pool:
         size = len(request)
         if self._bytes_in_flight + size > self._config.pool.max_in_flight_bytes:
             raise OverloadedError(f"{self._bytes_in_flight} bytes are in flight")
-        connection = self.connection(replica)
-        call = connection.start_infer(request, timeout_s)
-        self._bytes_in_flight += size
-        connection.in_flight += 1
-        replica.load.outstanding += 1
+        connection, load = self.connection(replica), replica.load
 
-        def on_done() -> None:
+        def on_end() -> None:
             self._bytes_in_flight -= size
             connection.in_flight -= 1
-            replica.load.outstanding -= 1
+            load.outstanding -= 1
 
-        call.on_done(on_done)
+        call = connection.start_infer(request, timeout_s, on_end)
+        self._bytes_in_flight += size
+        connection.in_flight += 1
+        load.outstanding += 1
         return call
 
     # ------------------------------------------------------------ housekeeping
