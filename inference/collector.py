@@ -51,8 +51,8 @@ Result = TypeVar("Result")
 
 _SMOOTHING = 0.1  # weight of the newest latency in a moving average
 _BASELINE_RISE, _BASELINE_FALL = 0.2, 0.5  # lone batches are rare under load: trust each more
-_OVERDUE = 4  # times the usual latency
-_OVERDUE_LEAST_S = 0.05
+_OVERDUE = 3  # times the usual latency
+_OVERDUE_LEAST_S, _OVERDUE_UNKNOWN_S = 0.02, 0.1
 _PROBE_EVERY = 500  # batches; one of them alone costs well under 1 %
 _PROBE_PAUSE = 20  # batches between probes for size classes not measured yet
 _GONE_KEPT = 1024  # cancelled calls that may lie about before the queue is swept
@@ -395,7 +395,9 @@ class BatchPolicy(Generic[Item]):
 
     def _patience_s(self, size: int) -> float:
         usual_s = self.limit.expected_s(size)
-        return max(_OVERDUE * usual_s, _OVERDUE_LEAST_S) if usual_s else math.inf
+        # Triton's dynamic batcher may miss the sign that its model is free again; it then looks
+        # after half a second, or when the next request comes.
+        return max(_OVERDUE * usual_s, _OVERDUE_LEAST_S) if usual_s else _OVERDUE_UNKNOWN_S
 
     def _has_room(self, now_s: float) -> bool:
         if self.in_flight >= self._config.max_in_flight_batches:

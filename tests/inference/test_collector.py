@@ -235,9 +235,9 @@ def test_batches_that_are_long_overdue_hold_up_nobody():
     policy = policy_that_knows_its_servers(0.02, max_batch=4, max_in_flight_batches=6)
     allowed = policy.limit.current
     assert fill(policy, 10.0, calls=40) == allowed
-    assert fill(policy, 10.07, calls=0) == 0
-    overdue_s = policy.wake_s(10.07)
-    assert overdue_s == pytest.approx(10.08)
+    assert fill(policy, 10.05, calls=0) == 0
+    overdue_s = policy.wake_s(10.05)
+    assert overdue_s == pytest.approx(10.06)
     assert fill(policy, overdue_s, calls=0) == allowed
     assert policy.in_flight == 2 * allowed
 
