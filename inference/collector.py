@@ -53,6 +53,8 @@ _SMOOTHING = 0.1  # weight of the newest latency in a moving average
 _BASELINE_RISE, _BASELINE_FALL = 0.2, 0.5  # lone batches are rare under load: trust each more
 _OVERDUE = 3  # times the usual latency
 _OVERDUE_LEAST_S, _OVERDUE_UNKNOWN_S = 0.02, 0.1
+_HARMFUL = 0.8  # several at once do less than this share of what one at a time does
+_ALONE_FIRST, _ALONE_LONGEST = 20, 640  # batches one at a time before several are tried again
 _PROBE_EVERY = 500  # batches; one of them alone costs well under 1 %
 _PROBE_PAUSE = 20  # batches between probes for size classes not measured yet
 _GONE_KEPT = 1024  # cancelled calls that may lie about before the queue is swept
@@ -137,8 +139,11 @@ class InFlightLimit:
         self._alone_s: dict[int, float] = {}
         self._latency_s: dict[int, float] = {}
         self._waiting: list[float] = []
+        self._at_work: list[float] = []
         self._since_alone = 0
         self._probing = False
+        self._alone_run = 0
+        self._alone_until = _ALONE_FIRST
 
     @property
     def usual(self) -> int:
@@ -167,6 +172,7 @@ class InFlightLimit:
             self._alone_s[size_class] = self._baseline(size_class, latency_s)
             self._since_alone = 0
             self._probing = False
+            self._try_more(has_more)
             return
         self._since_alone += 1
         alone_s = self._alone_s.get(size_class)
@@ -175,29 +181,48 @@ class InFlightLimit:
             self._probing = True
         elif alone_s is not None:
             is_slower = latency_s > alone_s
-            self._adjust(in_flight * (1 - alone_s / latency_s) if is_slower else 0.0, has_more)
+            self._adjust(
+                in_flight, in_flight * (1 - alone_s / latency_s) if is_slower else 0.0, has_more
+            )
+
+    def _try_more(self, has_more: bool) -> None:
+        """One at a time nothing is learnt about two: so they are tried, ever more rarely."""
+        if self._limit > 1 or not has_more:
+            return
+        self._alone_run += 1
+        if self._alone_run >= self._alone_until:
+            self._alone_run = 0
+            self._limit = min(2, self._ceiling)
 
     def _baseline(self, size_class: int, latency_s: float) -> float:
         known_s = self._alone_s.get(size_class, latency_s)
         weight = _BASELINE_RISE if latency_s > known_s else _BASELINE_FALL
         return known_s + weight * (min(latency_s, 2 * known_s) - known_s)
 
-    def _adjust(self, waiting: float, has_more: bool) -> None:
+    def _adjust(self, in_flight: int, waiting: float, has_more: bool) -> None:
         self._waiting.append(waiting)
+        self._at_work.append(in_flight - waiting)
         if len(self._waiting) < 2 * self._limit:  # let a change show before the next one
             return
-        mean = sum(self._waiting) / len(self._waiting)
+        waiting, at_work = statistics.median(self._waiting), statistics.median(self._at_work)
         self._waiting.clear()
-        if mean > 2:
-            # With one alone the servers would idle while its callers turn round.
+        self._at_work.clear()
+        if at_work < _HARMFUL:
+            # As on a machine whose processors others want: several only push each other out.
+            self._limit = 1
+            self._alone_until = min(2 * self._alone_until, _ALONE_LONGEST)
+        elif waiting > 2:
+            # Not to one: the servers would idle while its callers turn round.
             self._limit = max(min(2, self._limit), self._limit - 1)
-        elif mean < 1 and has_more:
+        elif waiting < 1 and has_more:
             self._limit = min(self._ceiling, self._limit + 1)
+            self._alone_until = _ALONE_FIRST
 
     def failed(self, *, is_overload: bool) -> None:
         """A batch failed. Overload halves the limit; other failures say nothing about it."""
         self._probing = False
         self._waiting.clear()
+        self._at_work.clear()
         if is_overload:
             self._limit = max(1, self._limit // 2)
 

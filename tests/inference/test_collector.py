@@ -259,12 +259,32 @@ def test_one_disturbed_lone_batch_does_not_move_the_baseline_far():
     assert limit.usual == 3  # three took three times as long: one more would only wait
 
 
-def test_slowness_alone_never_leaves_just_one_in_flight():
+def limits_over(batches: int, latency_s) -> list[int]:
+    """The limit after each batch, when `n` in flight take `latency_s(n)` each."""
+    limit, seen = InFlightLimit(16), []
+    for _ in range(batches):
+        n = limit.current
+        limit.succeeded(64, latency_s(n), in_flight=n, was_alone=n == 1, has_more=True)
+        seen.append(limit.usual)
+    return seen
+
+
+def test_where_several_at_once_only_harm_they_travel_one_by_one():
+    seen = limits_over(3_000, lambda n: 0.004 * n**1.5)
+    assert seen.count(1) > 0.9 * len(seen)
+    assert 2 in seen[-1_000:], "tried again, in case the servers have got better"
+
+
+def test_an_overload_that_has_passed_leaves_no_trace():
     limit = InFlightLimit(16)
-    limit.succeeded(64, 0.002, in_flight=1, was_alone=True, has_more=True)
-    for _ in range(200):
-        limit.succeeded(64, 0.1, in_flight=3, was_alone=False, has_more=True)
-    assert limit.usual == 2
+    for _ in range(5):
+        limit.failed(is_overload=True)
+    assert limit.usual == 1
+    for _ in range(500):
+        n = limit.current
+        latency_s = 0.004 * max(1.0, n / 4)
+        limit.succeeded(64, latency_s, in_flight=n, was_alone=n == 1, has_more=True)
+    assert limit.usual > 4
 
 
 def limit_after(servers: int, batches: int, *, ceiling: int = 16) -> int:
