@@ -8,7 +8,7 @@ from django import forms
 from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, pgettext_lazy
 
 from apps.accounts import throttle
 from apps.accounts.models import User
@@ -33,7 +33,7 @@ class SignInForm(AuthenticationForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["username"].label = _("Name")
+        self.fields["username"].label = pgettext_lazy("sign-in", "Name")
         for name, field in self.fields.items():
             field.widget.attrs["class"] = "input"
             if self.is_bound and name in self.errors:

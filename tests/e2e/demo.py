@@ -14,8 +14,11 @@ from typing import Any
 
 from apps.accounts.models import Role, User
 from apps.chat.models import Chunk, Message
+from apps.console.keys import create_key, revoke_key
 from apps.dashboard.models import InflowSample
+from apps.policies.judging import Limits
 from apps.policies.models import Label
+from apps.policies.services import publish_version
 from apps.review.models import ReviewItem
 from apps.scoring.models import Source, StageSample, Verdict
 from apps.scoring.samples import Counters, Gauges, Sample
@@ -27,6 +30,7 @@ from tests.factories import (
     SenderFactory,
     UserFactory,
     VerdictFactory,
+    default_policy_version,
 )
 
 # Samples reach into the future, so that nothing looks dead while pictures are taken.
@@ -85,12 +89,29 @@ def fill(now: datetime) -> dict[Role, User]:
         Role.OPERATOR: UserFactory(username="omar.s", role=Role.OPERATOR),
         Role.ADMIN: UserFactory(username="ada.w", role=Role.ADMIN),
     }
+    _govern(people[Role.ADMIN], now)
     _talk(now, chance)
     StageSample.objects.bulk_create(_samples(now, chance), batch_size=500)
     InflowSample.objects.bulk_create(_inflow(now))
     for chunk_id, size in enumerate((412, 380), start=1):
         Chunk.objects.create(id=chunk_id, size=size)
     return people
+
+
+def _govern(admin: User, now: datetime) -> None:
+    """Keys of two backends, one revoked, and a second version of the thresholds."""
+    create_key(admin, name="chat backend", expires_at=None)
+    create_key(admin, name="import of the old forum", expires_at=now + timedelta(days=30))
+    lost, _ = create_key(admin, name="laptop that was lost", expires_at=None)
+    revoke_key(admin, lost.pk)
+    first = default_policy_version()
+    limits = {
+        Label.SPAM: Limits(hold=0.55, remove=0.9),
+        Label.TOXIC: Limits(hold=0.5, remove=0.92),
+        Label.AD: Limits(hold=0.6, remove=0.95),
+    }
+    note = "Fewer harmless links in the queue"
+    publish_version(admin, first.policy_id, limits, note=note, based_on=first.number)
 
 
 def _talk(now: datetime, chance: random.Random) -> None:

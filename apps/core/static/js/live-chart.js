@@ -124,7 +124,7 @@ class LiveChart extends HTMLElement {
       cursor: { sync: { key: "operate" }, drag: { setScale: false }, points: { size: 7 }, y: false },
       scales: { y: { range: (_plot, _low, high) => [0, (high || 1) * 1.1] } },
       axes: [
-        { ...axis, space: 80, size: AXIS_PX, values: (_plot, ticks) => ticks.map(timeOfDay) },
+        { ...axis, space: 60, size: AXIS_PX, values: (_plot, ticks) => ticks.map(timeOfDay) },
         { ...axis, size: 48, space: 36, values: (_plot, ticks) => ticks.map((tick) => numbers.format(tick)) },
       ],
       series: [{}, ...names.map((name) => ({ width: 1.5, points: { show: false }, spanGaps: false, ...lines[name] }))],
