@@ -41,6 +41,7 @@ BREAKER_WORDS: dict[str, Promise] = {
 }
 # Why nothing is claimed: the kinds of `inference.errors` that make a worker hold off.
 PAUSE_WORDS: dict[str, Promise] = {
+    "by_hand": gettext_lazy("an operator has paused it"),
     "no_replica": gettext_lazy("no replica takes calls"),
     "unreachable": gettext_lazy("no replica can be reached"),
     "connect_failed": gettext_lazy("no replica can be reached"),

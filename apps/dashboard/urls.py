@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.dashboard import views
+from apps.dashboard import control_views, views
 
 app_name = "dashboard"
 urlpatterns = [
@@ -8,4 +8,10 @@ urlpatterns = [
     path("figures/", views.figures, name="figures"),
     path("feed/", views.verdict_feed, name="feed"),
     path("history.json", views.history, name="history"),
+    path("controls/", control_views.controls, name="controls"),
+    path("controls/progress/", control_views.progress, name="progress"),
+    path("controls/replica/", control_views.act_on_replica, name="act-on-replica"),
+    path("controls/breaker/", control_views.act_on_breaker, name="act-on-breaker"),
+    path("controls/claiming/", control_views.act_on_claiming, name="act-on-claiming"),
+    path("controls/limits/", control_views.change_limits, name="change-limits"),
 ]

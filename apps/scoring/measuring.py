@@ -8,7 +8,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from apps.scoring.claims import Claim
 from apps.scoring.pacing import Pacer
-from apps.scoring.samples import Counters, Gauges, Sample, batch_bound
+from apps.scoring.samples import BY_HAND, Counters, Gauges, Sample, batch_bound
 from apps.scoring.sinks import StoredVerdict
 from apps.scoring.verdicts import Stored
 from inference import ReplicaState
@@ -42,6 +42,8 @@ class Measurements:
         self._counts: Counter[str] = Counter()
         self._kinds: dict[str, Counter[str]] = {}
         self._gauges = Gauges()
+        self._applied: Mapping[str, int] = {}
+        self._is_held = False
 
     # ---------- what the pipeline tells ----------
 
@@ -88,6 +90,10 @@ class Measurements:
     def flying(self, batches: int, messages: int, pacer: Pacer) -> None:
         self._gauges = Gauges(batches, messages, pacer.batch, pacer.paused_because)
 
+    def controlled(self, applied: Mapping[str, int], *, is_held: bool) -> None:
+        """What this process has carried out of the operators' wishes."""
+        self._applied, self._is_held = applied, is_held
+
     def _count(self, **increments: int) -> None:
         with self._lock:
             self._counts.update(increments)
@@ -106,13 +112,17 @@ class Measurements:
             process=self._process,
             role=self._role,
             counters=Counters(**values),
-            gauges=self._gauges,
+            gauges=self._gauges_now(),
             sketches={
                 series.name: base64.b64encode(sketch.to_bytes()).decode("ascii")
                 for series, sketch in snapshot.sketches.items()
             },
             replicas=[_replica(state) for state in replicas],
         )
+
+    def _gauges_now(self) -> Gauges:
+        because = BY_HAND if self._is_held else self._gauges.paused_because
+        return replace(self._gauges, paused_because=because, applied=dict(self._applied))
 
 
 def _kinds(verdicts: Sequence[StoredVerdict]) -> dict[str, Counter[str]]:

@@ -74,3 +74,36 @@ class StageSample(models.Model):
     class Meta:
         # The dashboard's window.
         indexes = [models.Index(fields=["at"], name="stage_sample_by_time")]
+
+
+class ControlKind(models.TextChoices):
+    REPLICA = "replica"
+    BREAKER = "breaker"
+    CLAIMING = "claiming"
+    LIMITS = "limits"
+
+
+class Control(models.Model):
+    """What an operator wants of one thing: the workers bring it about, and a new worker reads it.
+
+    `version` counts the wishes, so that a worker knows whether it has carried out the newest.
+    Who wished what before stands in the audit log.
+    """
+
+    kind = models.CharField(max_length=8, choices=ControlKind)
+    # The replica's name; empty where there is only one such thing.
+    target = models.CharField(max_length=100, default="")
+    value = models.JSONField()
+    version = models.PositiveIntegerField(default=0)
+    changed_at = models.DateTimeField(db_default=Now())
+    changed_by = models.CharField(max_length=150, default="")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["kind", "target"], name="control_one_of_a_thing")
+        ]
+
+    @property
+    def key(self) -> str:
+        """Under which a worker's sample says which version it has carried out."""
+        return f"{self.kind}:{self.target}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,17 @@ class Pacer:
     def __post_init__(self) -> None:
         self.batch = self.limits.largest_batch // 2
         self.in_flight_batches = self.limits.most_in_flight_batches
+
+    def limit(self, *, largest_batch: int, most_in_flight_batches: int) -> None:
+        """Other limits from now on. What is below them grows as it always does."""
+        self.limits = replace(
+            self.limits,
+            smallest_batch=min(self.limits.smallest_batch, largest_batch),
+            largest_batch=largest_batch,
+            most_in_flight_batches=most_in_flight_batches,
+        )
+        self.batch = min(self.batch, largest_batch)
+        self.in_flight_batches = min(self.in_flight_batches, most_in_flight_batches)
 
     def on_answer(self, messages: int, latency_ms: float, queue_ms: float) -> None:
         """A batch came back judged; its newest messages had waited `queue_ms` for the claim."""

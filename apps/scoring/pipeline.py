@@ -106,6 +106,8 @@ class Pipeline:
         self._rulebook = Rulebook()
         self._flying: deque[_Batch] = deque()
         self.stopping = threading.Event()
+        # Set while an operator wants nothing claimed; what is in flight is stored all the same.
+        self.held = threading.Event()
 
     def drain(self, *, for_s: float) -> int:
         """Judge what is due until nothing is, Triton is away, or `for_s` seconds have passed.
@@ -149,6 +151,7 @@ class Pipeline:
             and now_s < until_s
             and not self.pacer.pause_left_s(now_s)
             and not self.stopping.is_set()
+            and not self.held.is_set()
         )
 
     def _claim_and_send(self) -> _Batch | None:

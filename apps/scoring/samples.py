@@ -21,6 +21,8 @@ from apps.scoring.models import StageSample
 KEPT_FOR = timedelta(hours=1)
 # A process without a sample for so long is gone.
 HEARTBEAT_LOST_AFTER = timedelta(seconds=5)
+# `Gauges.paused_because` while an operator wants nothing claimed.
+BY_HAND = "by_hand"
 
 # Stages in the order of a message's way; the names under `Sample.sketches`.
 STAGES: tuple[str, ...] = (
@@ -67,6 +69,8 @@ class Gauges:
     batch_size_target: int = 0
     # Why nothing is being claimed; empty when claiming goes on.
     paused_because: str = ""
+    # The version of each `Control` that this process has carried out, by its key.
+    applied: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

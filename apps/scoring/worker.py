@@ -4,8 +4,8 @@ Celery only says "look now". The watching thread looks by itself when no task ha
 seconds though chunks are due, so a worker whose broker connection died silently (a known fault
 after a Redis restart) goes on, a second later per message. It judges by the backlog, not by
 whether processes look alive. When tasks keep piling up in Redis unread, the process ends itself
-and its supervisor starts a new one. The other thread writes the process's sample every second,
-which is the heartbeat that others see.
+and its supervisor starts a new one. The other thread carries out what operators want and writes
+the process's sample every second, which is the heartbeat that others see.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from django.db import Error as DatabaseError
 from django.db import close_old_connections
 
 from apps.core import realtime
+from apps.scoring.applying import ControlApplier
 from apps.scoring.claims import has_due_chunks
 from apps.scoring.hints import hinter, tasks_waiting
 from apps.scoring.measuring import Measurements
@@ -48,6 +49,7 @@ class Worker:
         realtime.observe_pushes(self.measurements.pushed)
         self.client = new_client()
         self.pipeline = Pipeline(self.client, self.measurements)
+        self.controls = ControlApplier(self.client, self.pipeline)
         self._draining = threading.Lock()
         self._last_task_s = time.monotonic()
         self._stopped = threading.Event()
@@ -83,6 +85,9 @@ class Worker:
         try:
             # Before looking: a message that comes after the last look gets a hint of its own.
             hinter().begin()
+            # What operators put aside stays so when a worker starts: nothing is sent before.
+            if not self.controls.has_read:
+                self._apply_controls()
             return self.pipeline.drain(for_s=DRAIN_FOR_S)
         finally:
             self._draining.release()
@@ -102,7 +107,12 @@ class Worker:
                 # A connection of a server that is gone goes back to the pool, which drops it.
                 close_old_connections()
 
+    def _apply_controls(self) -> None:
+        applied = self.controls.apply()
+        self.measurements.controlled(applied, is_held=self.pipeline.held.is_set())
+
     def _sample(self) -> None:
+        self._apply_controls()
         write_sample(self.measurements.take_sample(self.client.replica_states()))
         if time.monotonic() - self._last_prune_s > PRUNE_EVERY_S:
             self._last_prune_s = time.monotonic()
@@ -120,7 +130,7 @@ class Worker:
 
     def _may_drain(self) -> bool:
         is_paused = self.pipeline.pacer.pause_left_s(time.monotonic()) > 0
-        return not is_paused and not self._draining.locked()
+        return not is_paused and not self.pipeline.held.is_set() and not self._draining.locked()
 
 
 def _calm_garbage_collector() -> None:
