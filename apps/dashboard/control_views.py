@@ -1,4 +1,4 @@
-"""Acting on the machinery: each action asks once, is written down, and shows how far it has come."""
+"""Acting on the machinery: each action asks once, is kept, and shows how far it has come."""
 
 from __future__ import annotations
 

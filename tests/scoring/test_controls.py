@@ -54,9 +54,7 @@ def operator(in_force: None) -> User:
 
 @pytest.fixture
 def replicas(pair_of_tritons: ServersProcess, settings: Settings) -> None:
-    settings.TRITON_REPLICAS = [
-        f"{each.name}={each.grpc}" for each in replicas_of(pair_of_tritons)
-    ]
+    settings.TRITON_REPLICAS = [f"{each.name}={each.grpc}" for each in replicas_of(pair_of_tritons)]
 
 
 @pytest.fixture
