@@ -16,6 +16,7 @@ urlpatterns = [
     path("items/<int:item_id>/escalate/", views.escalate, name="escalate"),
     path("items/<int:item_id>/extend/", views.extend, name="extend"),
     path("items/<int:item_id>/release/", views.release, name="release"),
+    path("figures/", views.show_figures, name="figures"),
     path("history/", views.history, name="history"),
     path("decisions/<int:decision_id>/reverse/", views.reverse, name="reverse"),
     path("decisions/<int:decision_id>/undo/", views.undo, name="undo"),

@@ -6,6 +6,8 @@ with what the page needs to go on; card and queue come as HTML fragments.
 
 from __future__ import annotations
 
+import csv
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -20,7 +22,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission, may
-from apps.review import selectors
+from apps.review import figures, selectors
 from apps.review.errors import AlreadyDecidedError, LeaseLostError, ReviewError
 from apps.review.forms import (
     BesidesForm,
@@ -270,6 +272,36 @@ def reverse(request: SignedInRequest, decision_id: int) -> HttpResponse:
         return _back_to_history(request)
     messages.success(request, _("Reversed. %(what)s") % {"what": told(decision)})
     return _back_to_history(request)
+
+
+@require_GET
+@never_cache
+@requires(Permission.REVIEW)
+def show_figures(request: SignedInRequest) -> HttpResponse:
+    """How review goes: the team's for leads, one's own for everybody; also as CSV and JSON."""
+    is_lead = may(request.user, Permission.REVIEW_LEAD)
+    team = is_lead and "own" not in request.GET
+    moderator, now = None if team else request.user.pk, timezone.now()
+    days = figures.by_day(now=now, zone=timezone.get_current_timezone_name(), moderator=moderator)
+    wanted = request.GET.get("format")
+    if wanted == "json":
+        return JsonResponse({"days": figures.as_rows(days)})
+    if wanted == "csv":
+        return _csv(figures.as_rows(days))
+    labels = figures.by_label(now=now, moderator=moderator)
+    context = {"days": days, "labels": labels, "is_lead": is_lead, "team": team}
+    return render(request, "review/figures.html", context)
+
+
+def _csv(rows: list[dict[str, Any]]) -> HttpResponse:
+    """Numbers and dates only: nothing in it can be taken for a formula."""
+    response = HttpResponse(content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="review-figures.csv"'
+    names = [field.name for field in fields(figures.DayFigures)]
+    writer = csv.DictWriter(response, names)
+    writer.writeheader()
+    writer.writerows(rows)
+    return response
 
 
 def _back_to_history(request: SignedInRequest) -> HttpResponse:
