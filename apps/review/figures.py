@@ -64,13 +64,13 @@ GROUP BY 1 ORDER BY 1
 def by_day(*, now: datetime, zone: str, moderator: int | None) -> list[DayFigures]:
     """The last DAYS days that had decisions, newest first; of one person, or of all."""
     rows = _rows(_DAYS, now=now, zone=zone, moderator=moderator)
-    return [DayFigures(*row, _share(row[6], row[1])) for row in rows]
+    return [DayFigures(*[*row, _share(row[6], row[1])]) for row in rows]
 
 
 def by_label(*, now: datetime, moderator: int | None) -> list[LabelFigures]:
     """How precise each label was over the last DAYS days, by what people decided."""
     rows = _rows(_LABELS, now=now, moderator=moderator)
-    return [LabelFigures(*row, _share(row[2], row[1])) for row in rows]
+    return [LabelFigures(*[*row, _share(row[2], row[1])]) for row in rows]
 
 
 def as_rows(figures: list[DayFigures]) -> list[dict[str, Any]]:
