@@ -225,6 +225,7 @@ class Bench:
         self.bare = bare
         self._server = psutil.Process(server_pid)
         self._trials: dict[tuple[int, int], float] = {}
+        self._collectors: dict[tuple[int, int], tuple[Collector[str, object], StageStats]] = {}
 
     @contextlib.contextmanager
     def counting_cpu(self, tally: Tally) -> Iterator[None]:
@@ -242,15 +243,26 @@ class Bench:
         return await self.client.classify(texts, deadline=deadline)
 
     async def ours(self, callers: int, max_batch: int, seconds: float, tally: Tally) -> None:
-        stats = StageStats()
-        config = CollectorConfig(max_batch=max_batch)
-        async with Collector(self.judge, config, stats=stats) as collector:
-            await _with_callers(collector.submit, callers, seconds, tally)
+        """One collector over all blocks of a row: as in a service, it keeps what it has learnt."""
+        collector, stats = self._collector(callers, max_batch)
+        await _with_callers(collector.submit, callers, seconds, tally)
         told = stats.snapshot()
-        # Of the whole block, warm-up included: scaled to the messages that were counted.
+        # Of whole blocks, warm-up included: scaled to the messages that were counted.
         mean = told.counter("collector_calls") / told.counter("collector_batches")
         tally.calls += round(tally.messages / mean) - tally.calls
         assert told.sketch(Stage.QUEUE).count == told.counter("collector_calls")
+
+    def _collector(self, callers: int, max_batch: int) -> tuple[Collector[str, object], StageStats]:
+        if (callers, max_batch) not in self._collectors:
+            stats = StageStats()
+            config = CollectorConfig(max_batch=max_batch)
+            collector: Collector[str, object] = Collector(self.judge, config, stats=stats)
+            self._collectors[callers, max_batch] = collector, stats
+        return self._collectors[callers, max_batch]
+
+    async def close(self) -> None:
+        for collector, _ in self._collectors.values():
+            await collector.aclose()
 
     async def one_call(self, callers: int, max_batch: int, seconds: float, tally: Tally) -> None:
         async def call(text: str) -> object:
@@ -304,6 +316,7 @@ async def _measure_all(
         for max_batch in options["max_batch"]:
             for callers in options["callers"]:
                 rows += await _measure(bench, callers, max_batch, options)
+        await bench.close()
         unbound = await _measure_unbound(bench, options)
     await channel.close()
     return {"rows": rows, "verdict": _verdict(rows), "unbound": unbound}

@@ -133,7 +133,7 @@ class InFlightLimit:
     now and then one is made to.
     """
 
-    def __init__(self, ceiling: int, *, first: int = 3) -> None:
+    def __init__(self, ceiling: int, *, first: int = 2) -> None:
         self._ceiling = ceiling
         self._limit = min(first, ceiling)
         self._alone_s: dict[int, float] = {}
