@@ -119,4 +119,4 @@ def test_the_formation_matters_both_ways():
     """Else the test above would prove nothing."""
     apart, together = Fixed(is_apart=True), Fixed(is_apart=False)
     assert throughput(50, 64, 1, together) > 1.5 * throughput(50, 64, 1, apart)
-    assert throughput(100, 64, 4, apart) > 1.15 * throughput(100, 64, 4, together)
+    assert throughput(100, 256, 4, apart) > 1.15 * throughput(100, 256, 4, together)
