@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from inference import AsyncModerationClient, ReplicaConfig
@@ -50,6 +51,8 @@ class Fragile:
         self._frozen.clear()
 
     async def all_ready(self) -> None:
+        # A restarted server answers a moment before the ready file names its new process.
+        await until(lambda: all(psutil.pid_exists(pid) for pid in self.pids().values()))
         for replica in self.replicas:
             assert replica.http is not None
             host, _, port = replica.http.rpartition(":")
