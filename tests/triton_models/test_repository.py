@@ -66,11 +66,16 @@ def test_the_classifier_takes_ids_and_gives_four_logits(client: Any) -> None:
 
 
 def test_steps_have_queues_with_limits(client: Any) -> None:
-    for model in ("tokenizer", "classifier", "postprocess"):
+    for model in ("tokenizer", "postprocess"):
         batching = client.get_model_config(model, as_json=True)["config"]["dynamic_batching"]
         policy = batching["default_queue_policy"]
         assert policy["max_queue_size"] > 0
         assert int(policy["default_timeout_microseconds"]) > 0
+
+
+def test_the_step_with_unlike_shapes_has_no_batcher_that_could_fall_asleep(client: Any) -> None:
+    config = client.get_model_config("classifier", as_json=True)["config"]
+    assert "dynamic_batching" not in config
 
 
 def test_scores_are_probabilities_for_every_kind_of_text(client: Any) -> None:
