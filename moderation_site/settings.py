@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "apps.review",
     "apps.dashboard",
     "apps.console",
+    "apps.alerts",
     "apps.api",
     "channels",
     "django_htmx",
@@ -139,6 +140,9 @@ CELERY_TIMEZONE = "UTC"
 CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = 4
 CELERY_BEAT_SCHEDULE = {
+    "look-at-figures": {"task": "apps.alerts.tasks.look_at_figures", "schedule": 3.0},
+    "tell-alerts": {"task": "apps.alerts.tasks.tell_alerts", "schedule": 3.0},
+    "forget-old-alerts": {"task": "apps.alerts.tasks.forget_old_alerts", "schedule": 86400.0},
     "hint-if-due": {"task": "apps.scoring.tasks.hint_if_due", "schedule": 1.0},
     "sample-inflow": {"task": "apps.dashboard.tasks.sample_inflow", "schedule": 1.0},
     "release-outbox": {"task": "apps.webhooks.tasks.release_outbox", "schedule": 1.0},
@@ -156,6 +160,20 @@ TRITON_REPLICAS = env.words("TRITON_REPLICAS", "triton-1=127.0.0.1:8001:8000:800
 SCORING_LEASE_S = env.integer("SCORING_LEASE_S", 15, least=3)
 # Messages in one ensemble call: the model's max_batch_size or less.
 SCORING_CALL_SIZE = env.integer("SCORING_CALL_SIZE", 256, least=1)
+
+# ---------- alerts: who is told outside the console ----------
+ALERT_WEBHOOK_URL = env.read("ALERT_WEBHOOK_URL", "")
+if ALERT_WEBHOOK_URL and not ALERT_WEBHOOK_URL.startswith(("https://", "http://")):
+    raise ImproperlyConfigured("ALERT_WEBHOOK_URL must be an https:// or http:// address.")
+ALERT_WEBHOOK_SECRET = env.read("ALERT_WEBHOOK_SECRET", "")
+ALERT_EMAIL_TO = env.words("ALERT_EMAIL_TO")
+EMAIL_HOST = env.read("EMAIL_HOST", "localhost")
+EMAIL_PORT = env.integer("EMAIL_PORT", 25, least=1)
+EMAIL_HOST_USER = env.read("EMAIL_HOST_USER", "")
+EMAIL_HOST_PASSWORD = env.read("EMAIL_HOST_PASSWORD", "")
+EMAIL_USE_TLS = env.boolean("EMAIL_USE_TLS", default=False)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.read("EMAIL_FROM", "chatwarden@localhost")
 
 # ---------- people ----------
 AUTH_USER_MODEL = "accounts.User"

@@ -7,6 +7,7 @@ from apps.accounts.views import home
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home, name="home"),
     path("", include("apps.accounts.urls")),
+    path("operate/alerts/", include("apps.alerts.urls")),
     path("operate/", include("apps.dashboard.urls")),
     path("policies/", include("apps.console.policy_urls")),
     path("admin/", include("apps.console.urls")),

@@ -50,7 +50,7 @@ class Pacer:
         """Other limits from now on. What is below them grows as it always does."""
         self.limits = replace(
             self.limits,
-            smallest_batch=min(self.limits.smallest_batch, largest_batch),
+            smallest_batch=min(Limits().smallest_batch, largest_batch),
             largest_batch=largest_batch,
             most_in_flight_batches=most_in_flight_batches,
         )
