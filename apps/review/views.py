@@ -110,7 +110,10 @@ def take_next(request: SignedInRequest) -> HttpResponse:
     if not form.is_valid():
         return HttpResponse(status=BAD_REQUEST)
     lease = leases.open_next(
-        request.user, filters_of(request.GET), besides=form.cleaned_data["besides"]
+        request.user,
+        filters_of(request.GET),
+        besides=form.cleaned_data["besides"],
+        resume=False,
     )
     return _render_card(request, lease, None)
 

@@ -100,7 +100,12 @@ class Processes:
 
 
 def _environment() -> dict[str, str]:
-    return {**product_environment(), "STATIC_ROOT": str(settings.STATIC_ROOT)}
+    # A busy machine needs more than ten seconds to take a decision back.
+    return {
+        **product_environment(),
+        "STATIC_ROOT": str(settings.STATIC_ROOT),
+        "REVIEW_UNDO_S": "120",
+    }
 
 
 @pytest.fixture

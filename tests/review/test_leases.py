@@ -85,6 +85,14 @@ def test_next_item_can_be_fetched_ahead(ann: User) -> None:
     assert open_next(ann, besides=[first.item_id, ahead.item_id]) is None
 
 
+def test_fetching_ahead_leaves_the_tokens_of_open_cards_alone(ann: User) -> None:
+    ReviewItemFactory.create_batch(2)
+    first = open_next(ann)
+    ahead = open_next(ann, resume=False)
+    assert ahead.item_id != first.item_id
+    assert extend_lease(ann, first.item_id, first.token) is not None
+
+
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [

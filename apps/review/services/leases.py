@@ -45,6 +45,7 @@ def open_next(
     filters: QueueFilters | None = None,
     *,
     besides: Sequence[int] = (),
+    resume: bool = True,
     now: datetime | None = None,
 ) -> Lease | None:
     """Lease the most urgent free item, or None when there is none.
@@ -56,6 +57,8 @@ def open_next(
         user: Who asks.
         filters: The part of the queue to take from.
         besides: Items that the user has open and keeps.
+        resume: Whether an item that the user has comes first. A page that fetches ahead must not
+            take the token of the card it shows, which an undo may have put there meanwhile.
         now: The present; the clock's if left out.
 
     Raises:
@@ -64,7 +67,7 @@ def open_next(
     require(user, Permission.REVIEW)
     now = now or timezone.now()
     items = waiting(user, filters or QueueFilters()).exclude(pk__in=besides)
-    while item := _lock_first(items, user, now):
+    while item := _lock_first(items, user, now, resume=resume):
         if not is_gone(item):
             return _grant(item, user, now)
         close(item, ReviewState.WITHDRAWN)
@@ -72,11 +75,13 @@ def open_next(
     return None
 
 
-def _lock_first(items: QuerySet[ReviewItem], user: User, now: datetime) -> ReviewItem | None:
+def _lock_first(
+    items: QuerySet[ReviewItem], user: User, now: datetime, *, resume: bool
+) -> ReviewItem | None:
     """The user's own item or the first free one; what others are just taking is passed over."""
     locked = items.select_for_update(skip_locked=True, of=("self",))
-    own = in_order(locked.filter(leased_by=user, lease_until__gt=now)).first()
-    return own or in_order(free(locked, user, now)).first()
+    own = locked.filter(leased_by=user, lease_until__gt=now) if resume else locked.none()
+    return in_order(own).first() or in_order(free(locked, user, now)).first()
 
 
 @transaction.atomic

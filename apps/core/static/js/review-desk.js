@@ -290,9 +290,9 @@ class ReviewDesk extends HTMLElement {
   #openItemChanged(kind) {
     if (this.#card.dataset.state === "sent") return;
     if (this.#card.dataset.state !== "leased") this.#look(); // looked at: show how it stands now
-    else if (ENDS_IT.has(kind)) this.#look();
     else if (kind === "opened") this.#take(this.#card.dataset.takeUrl); // judged anew
-    else if (kind === "leased") this.#extend(this.#card); // refused if it was somebody else
+    // News may be late, and the item one's own again since: asking tells.
+    else this.#extend(this.#card);
   }
 
   #gap = () => {
