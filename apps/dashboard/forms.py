@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from django import forms
 from django.http import QueryDict
@@ -42,3 +43,25 @@ class FeedFilterForm(forms.Form):
         widget=forms.Select(attrs={"class": "input"}),
         choices=[("", _("All actions")), *Action.choices],
     )
+
+
+DEFAULT_WINDOW = timedelta(minutes=10)
+# No clock is before this: a year-1 instant can't be shifted by a time zone.
+_EARLIEST_S, _LATEST_S = 0, 4_102_444_800
+
+
+class WindowForm(forms.Form):
+    """`from` and `to` in Unix seconds. Both may be left out."""
+
+    until_s = forms.IntegerField(required=False, min_value=_EARLIEST_S, max_value=_LATEST_S)
+    since_s = forms.IntegerField(required=False, min_value=_EARLIEST_S, max_value=_LATEST_S)
+
+    def __init__(self, query: QueryDict) -> None:
+        super().__init__({"since_s": query.get("from"), "until_s": query.get("to")})
+
+    def window(self, *, now: datetime) -> tuple[datetime, datetime]:
+        until_s, since_s = self.cleaned_data["until_s"], self.cleaned_data["since_s"]
+        until = now if until_s is None else datetime.fromtimestamp(until_s, tz=UTC)
+        if since_s is None:
+            return until - DEFAULT_WINDOW, until
+        return datetime.fromtimestamp(since_s, tz=UTC), until

@@ -26,3 +26,31 @@ class MetricTotals(models.Model):
     received = models.BigIntegerField(default=0)
     # `Measured.to_json()`; empty at first.
     payload = models.JSONField(default=dict)
+
+
+class Rollup(models.Model):
+    """One bucket of the history: `step_s` long, over all processes. `rollups.py` makes them.
+
+    Null where nobody measured. What is shown stands in columns, so that a window is drawn without
+    reading a sketch; the payload is what coarser buckets are added up from.
+    """
+
+    pk = models.CompositePrimaryKey("step_s", "at")
+    step_s = models.PositiveSmallIntegerField()
+    at = models.DateTimeField()
+    # How much of the bucket is in here: less than `step_s` while it is the newest.
+    covered_s = models.PositiveSmallIntegerField()
+    # New messages, in so many seconds that were counted.
+    received = models.BigIntegerField(null=True)
+    counted_s = models.PositiveSmallIntegerField()
+    verdicts = models.BigIntegerField(null=True)
+    undetermined = models.BigIntegerField(null=True)
+    fallback = models.BigIntegerField(null=True)
+    # The most, and the longest, in the bucket.
+    waiting = models.PositiveIntegerField(null=True)
+    oldest_age_s = models.FloatField(null=True)
+    p50_ms = models.FloatField(null=True)
+    p95_ms = models.FloatField(null=True)
+    p99_ms = models.FloatField(null=True)
+    # `Measured.to_json()`; null where nobody measured.
+    payload = models.JSONField(null=True)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from django.db import connection
 from django.db.models import Max, Min, Sum
@@ -237,9 +237,3 @@ def forget_cached() -> None:
     """Read anew next time: tests change what is stored under the cache's feet."""
     _overview.forget()
     _history.forget()
-
-
-def as_columns(points: Sequence[Point]) -> dict[str, list[Any]]:
-    """The history as the chart wants it: one list a series."""
-    names = ("at_s", "received_per_s", "verdicts_per_s", "p50_ms", "p95_ms", "p99_ms")
-    return {name: [getattr(point, name) for point in points] for name in names}

@@ -6,13 +6,15 @@ from typing import Any
 
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
 from apps.dashboard import feed, selectors
-from apps.dashboard.forms import FeedFilter
+from apps.dashboard.forms import FeedFilter, WindowForm
+from apps.dashboard.history import read_window
 from apps.dashboard.presenting import present
 
 LIVE_URL = "/ws/operate/"
@@ -52,7 +54,12 @@ def verdict_feed(request: SignedInRequest) -> HttpResponse:
 @never_cache
 @requires(Permission.OPERATE_VIEW)
 def history(request: SignedInRequest) -> JsonResponse:
-    return JsonResponse(selectors.as_columns(selectors.overview().history))
+    """The window between the Unix seconds `from` and `to`; by default the last minutes."""
+    form = WindowForm(request.GET)
+    if not form.is_valid():
+        return JsonResponse({"errors": form.errors}, status=400)
+    since, until = form.window(now=timezone.now())
+    return JsonResponse(read_window(since, until, now=timezone.now()).to_json())
 
 
 def _figures() -> dict[str, Any]:

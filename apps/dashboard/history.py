@@ -1,0 +1,84 @@
+"""The charts' data: any window from five minutes to thirty days, in at most a thousand points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from apps.dashboard import selectors
+from apps.dashboard.models import Rollup
+from apps.dashboard.rollups import BASE_STEP_S, bucket_of, finest_step_s
+from apps.dashboard.selectors import Point
+
+MOST_POINTS = 1_000
+SHORTEST = timedelta(minutes=5)
+LONGEST = timedelta(days=31)
+RANGES_S = (300, 2_400, 21_600, 259_200, 2_592_000)
+COLUMNS = (
+    *("at_s", "received_per_s", "verdicts_per_s", "waiting", "oldest_age_s"),
+    *("undetermined_share", "p50_ms", "p95_ms", "p99_ms"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One point a bucket, gaps included: where nothing was measured all of it is None."""
+
+    step_s: int
+    points: Sequence[Point]
+
+    def to_json(self) -> dict[str, Any]:
+        columns = {name: [getattr(p, name) for p in self.points] for name in COLUMNS}
+        return {"step_s": self.step_s, **columns}
+
+
+def read_window(since: datetime, until: datetime, *, now: datetime) -> Window:
+    """The history from `since` to `until`, in the shortest buckets that are few enough.
+
+    Args:
+        since, until: `SHORTEST` to `LONGEST` apart; what lies outside is cut or added at `since`.
+        now: the end, if `until` is later.
+    """
+    until = min(until, now)
+    since = min(max(since, until - LONGEST), until - SHORTEST)
+    step_s = finest_step_s(since, until, now=now, most_points=MOST_POINTS)
+    known = {point.at_s: point for point in _rolled_up(step_s, since, until)}
+    if step_s == BASE_STEP_S:
+        known = {**_live(), **known}
+    first_s = int(bucket_of(since, step_s).timestamp())
+    grid = range(first_s, int(until.timestamp()), step_s)
+    return Window(step_s, [known.get(at_s) or _gap(at_s) for at_s in grid])
+
+
+def _rolled_up(step_s: int, since: datetime, until: datetime) -> Iterable[Point]:
+    rows = Rollup.objects.filter(step_s=step_s, at__gte=bucket_of(since, step_s), at__lt=until)
+    return map(_point, rows.defer("payload"))
+
+
+def _live() -> dict[int, Point]:
+    """The last minutes as the page has them: the newest are not rolled up yet."""
+    return {point.at_s: point for point in selectors.overview().history}
+
+
+def _point(row: Rollup) -> Point:
+    return Point(
+        at_s=int(row.at.timestamp()),
+        received_per_s=_rate(row.received, row.counted_s),
+        verdicts_per_s=_rate(row.verdicts, row.covered_s),
+        waiting=row.waiting,
+        oldest_age_s=row.oldest_age_s,
+        undetermined_share=_rate(row.undetermined, row.verdicts or 0),
+        p50_ms=row.p50_ms,
+        p95_ms=row.p95_ms,
+        p99_ms=row.p99_ms,
+    )
+
+
+def _rate(count: int | None, of: int) -> float | None:
+    return None if count is None or not of else count / of
+
+
+def _gap(at_s: int) -> Point:
+    return Point(at_s, None, None, None, None, None, None, None, None)
