@@ -1,7 +1,11 @@
-// Two charts over one time axis, latency above throughput, with one crosshair. The history comes
-// from data-url; `live:operate` frames add points, `live:gap` and a change of theme draw anew.
+// Two charts over one time axis, latency above throughput, with one crosshair. <time-range> says
+// which window; the history comes from data-url; while the window is live, `live:operate` frames
+// add points, `live:gap` and a change of theme draw anew. Drag to zoom in, turn the wheel sideways
+// to pan, double-click to be live again; `chart:cursor` tells the lanes where the crosshair is.
 const SERIES = ["received_per_s", "verdicts_per_s", "p50_ms", "p95_ms", "p99_ms"];
-const POINTS_KEPT = 120;
+const FRAME_STEP_S = 5; // what frames bring
+const MS_BETWEEN_LOADS = 10_000; // of a live window whose points are longer
+const DAY_S = 86_400;
 const HEIGHT = { latency: 226, throughput: 186 };
 const AXIS_PX = 26;
 const RIGHT_PX = 108; // room for the labels at the lines
@@ -9,11 +13,16 @@ const RIGHT_PX = 108; // room for the labels at the lines
 class LiveChart extends HTMLElement {
   #columns = null;
   #charts = [];
+  #loads = 0;
+  #loadedAt = 0;
   #resize = new ResizeObserver(() => this.#fit());
 
   connectedCallback() {
     document.body.addEventListener("live:operate", this.#frame);
     document.body.addEventListener("live:gap", this.#load);
+    document.body.addEventListener("range:changed", this.#load);
+    this.addEventListener("wheel", this.#turn, { passive: false });
+    this.addEventListener("dblclick", this.#goLive);
     document.addEventListener("theme:changed", this.#draw);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this.#draw);
     this.#load();
@@ -22,28 +31,76 @@ class LiveChart extends HTMLElement {
   disconnectedCallback() {
     document.body.removeEventListener("live:operate", this.#frame);
     document.body.removeEventListener("live:gap", this.#load);
+    document.body.removeEventListener("range:changed", this.#load);
     document.removeEventListener("theme:changed", this.#draw);
     matchMedia("(prefers-color-scheme: dark)").removeEventListener("change", this.#draw);
     this.#resize.disconnect();
     this.#charts.forEach(({ plot }) => plot.destroy());
   }
 
+  get #range() {
+    return document.querySelector("time-range").range;
+  }
+
   #load = async () => {
+    const load = (this.#loads += 1);
+    const { fromS, toS, isLive } = this.#range;
+    const query = new URLSearchParams(isLive ? { from: fromS } : { from: fromS, to: toS });
+    this.#loadedAt = Date.now();
     let response;
     try {
-      response = await fetch(this.dataset.url, { headers: { Accept: "application/json" } });
+      response = await fetch(`${this.dataset.url}?${query}`, { headers: { Accept: "application/json" } });
     } catch {
-      return this.#say(this.dataset.wordFailed);
+      return this.#fail(load);
     }
-    if (!response.ok || response.redirected) return this.#say(this.dataset.wordFailed);
-    this.#columns = await response.json();
+    if (!response.ok || response.redirected) return this.#fail(load);
+    const columns = await response.json();
+    if (load !== this.#loads) return; // another window was asked for meanwhile
+    this.#columns = columns;
+    delete this.dataset.failed;
+    this.dataset.stepS = columns.step_s;
+    this.#note(columns.step_s);
     this.#draw();
   };
 
+  // What is drawn is no longer what the range says: never leave it standing without a word.
+  #fail(load) {
+    if (load !== this.#loads) return;
+    this.dataset.failed = "";
+    if (this.#charts.length) this.#noteElement.textContent = this.dataset.wordFailed;
+    else this.#say(this.dataset.wordFailed);
+  }
+
+  get #noteElement() {
+    return document.getElementById(this.dataset.note);
+  }
+
+  #note(stepS) {
+    const { fromS, toS, spanS, isLive } = this.#range;
+    const step = this.dataset[`wordStep${stepS}`];
+    const end = isLive ? this.dataset.wordNow : timeOf(toS, spanS);
+    this.#noteElement.textContent = this.dataset.wordWindow
+      .replace("{from}", timeOf(fromS, spanS)).replace("{to}", end).replace("{step}", step);
+  }
+
+  #turn = (event) => {
+    const turned = event.shiftKey && !event.deltaX ? event.deltaY : event.deltaX;
+    if (Math.abs(turned) <= Math.abs(event.shiftKey ? 0 : event.deltaY)) return;
+    event.preventDefault();
+    ask("range:pan", { share: Math.sign(turned) * 0.1 });
+  };
+
+  #goLive = () => ask("range:live");
+
   #frame = ({ detail: { content } }) => {
-    if (!content) return;
-    if (!this.#columns) return this.#load();
+    if (!content || !this.#range.isLive) return;
+    if (!this.#columns || "failed" in this.dataset) return this.#load();
+    if (this.#columns.step_s !== FRAME_STEP_S) {
+      if (Date.now() - this.#loadedAt > MS_BETWEEN_LOADS) this.#load();
+      return;
+    }
     for (const point of content) this.#put(point);
+    this.#note(FRAME_STEP_S);
     this.#update();
   };
 
@@ -54,7 +111,7 @@ class LiveChart extends HTMLElement {
     if (at < 0 && times.length && point.at_s < times.at(-1)) return; // older than what is shown
     times[index] = point.at_s;
     for (const name of SERIES) this.#columns[name][index] = point[name];
-    if (times.length > POINTS_KEPT) for (const name of ["at_s", ...SERIES]) this.#columns[name].shift();
+    while (times[0] < this.#range.fromS) for (const name of ["at_s", ...SERIES]) this.#columns[name].shift();
   }
 
   get #isEmpty() {
@@ -62,7 +119,6 @@ class LiveChart extends HTMLElement {
   }
 
   #say(words) {
-    if (this.#charts.length) return;
     const line = document.createElement("p");
     line.className = "chart-wait muted";
     line.setAttribute("role", "status");
@@ -83,6 +139,7 @@ class LiveChart extends HTMLElement {
 
   #update() {
     if (!this.#charts.length) return this.#draw();
+    if (this.#isEmpty) return this.#draw();
     for (const { plot, names } of this.#charts) plot.setData(this.#data(names));
   }
 
@@ -121,14 +178,23 @@ class LiveChart extends HTMLElement {
       height: HEIGHT[kind],
       padding: [8, RIGHT_PX, 0, 0],
       legend: { show: false },
-      cursor: { sync: { key: "operate" }, drag: { setScale: false }, points: { size: 7 }, y: false },
-      scales: { y: { range: (_plot, _low, high) => [0, (high || 1) * 1.1] } },
+      cursor: {
+        sync: { key: "operate", filters: { pub: (type) => type !== "mousedown" && type !== "mouseup" } },
+        drag: { x: true, y: false, setScale: false, dist: 8 },
+        points: { size: 7 },
+        y: false,
+      },
+      scales: { x: { range: () => [this.#range.fromS, this.#range.toS] }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.1] } },
       axes: [
-        { ...axis, space: 60, size: AXIS_PX, values: (_plot, ticks) => ticks.map(timeOfDay) },
+        { ...axis, space: this.#range.spanS > DAY_S ? 80 : 60, size: AXIS_PX, values: (_plot, ticks) => ticks.map((tick) => timeOf(tick, this.#range.spanS)) },
         { ...axis, size: 48, space: 36, values: (_plot, ticks) => ticks.map((tick) => numbers.format(tick)) },
       ],
       series: [{}, ...names.map((name) => ({ width: 1.5, points: { show: false }, spanGaps: false, ...lines[name] }))],
-      hooks: { draw: [(plot) => labelLines(plot, colour)], setCursor: [(plot) => plot.redraw(false)] },
+      hooks: {
+        draw: [(plot) => labelLines(plot, colour)],
+        setCursor: [(plot) => { plot.redraw(false); tellCursor(plot); }],
+        setSelect: [zoomToSelection],
+      },
     };
   }
 }
@@ -139,9 +205,27 @@ function short(value) {
   return numbers.format(value < 99.95 ? value : Math.round(value));
 }
 
-// Times are shown in UTC, like every time in the console.
-function timeOfDay(second) {
-  return new Date(second * 1000).toISOString().slice(11, 19);
+// Times are shown in UTC, like every time in the console; as much of them as the span needs.
+function timeOf(second, spanS) {
+  const iso = new Date(second * 1000).toISOString();
+  if (spanS > DAY_S) return `${iso.slice(5, 10)}\u00a0${iso.slice(11, 16)}`;
+  return iso.slice(11, spanS > DAY_S / 12 ? 16 : 19);
+}
+
+function ask(type, detail) {
+  document.body.dispatchEvent(new CustomEvent(type, { detail }));
+}
+
+function zoomToSelection(plot) {
+  const { left, width } = plot.select;
+  if (!width) return;
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  ask("range:zoom", { fromS: plot.posToVal(left, "x"), toS: plot.posToVal(left + width, "x") });
+}
+
+function tellCursor(plot) {
+  const { left } = plot.cursor;
+  ask("chart:cursor", { share: left >= 0 ? left / plot.over.clientWidth : null });
 }
 
 // A canvas takes no light-dark() and no var(): ask a probe element for the colour it computes.

@@ -1,0 +1,126 @@
+"""Operators look back: five minutes to thirty days, by buttons, by dragging, and back to now."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from apps.accounts.models import Role
+from apps.dashboard.models import Rollup
+from apps.dashboard.rollups import bucket_of
+from tests.dashboard.samples import sample, store
+from tests.e2e.conftest import SignIn, Troubles
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def measured(step_s: int, ago: timedelta) -> datetime:
+    at = bucket_of(timezone.now() - ago, step_s)
+    Rollup.objects.create(
+        step_s=step_s,
+        at=at,
+        covered_s=step_s,
+        counted_s=step_s,
+        received=step_s * 10,
+        verdicts=step_s * 9,
+        p50_ms=5.0,
+        p95_ms=20.0,
+        p99_ms=40.0,
+    )
+    return at
+
+
+@pytest.fixture
+def page(site: str, sign_in: SignIn) -> Page:
+    store(sample(timezone.now(), verdicts=1))
+    for step_s, ago in (
+        (5, timedelta(minutes=2)),
+        (60, timedelta(hours=3)),
+        (600, timedelta(days=2)),
+        (3600, timedelta(days=20)),
+    ):
+        measured(step_s, ago)
+    page = sign_in(Role.OPERATOR)
+    page.goto("/operate/")
+    expect(page.locator("live-chart canvas")).to_have_count(2)
+    return page
+
+
+def window(page: Page) -> dict[str, Any]:
+    found: dict[str, Any] = page.evaluate("document.querySelector('time-range').range")
+    return found
+
+
+def button(page: Page, name: str) -> Any:
+    return page.get_by_role("group", name="Window of time").get_by_role("button", name=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "step_s", "words"),
+    [
+        ("5 min", 5, "points of 5 s"),
+        ("6 h", 60, "points of 1 min"),
+        ("3 d", 600, "points of 10 min"),
+        ("30 d", 3600, "points of 1 h"),
+    ],
+)
+def test_each_range_is_one_press(page: Page, name: str, step_s: int, words: str) -> None:
+    button(page, name).click()
+    expect(button(page, name)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("live-chart")).to_have_attribute("data-step-s", str(step_s))
+    expect(page.locator("#chart-window")).to_contain_text(words)
+    expect(page.locator("#chart-window")).to_contain_text("to now")
+    expect(page.locator("live-chart canvas")).to_have_count(2)
+
+
+def test_dragging_zooms_all_charts_and_now_leads_back(page: Page) -> None:
+    button(page, "6 h").click()
+    expect(page.locator("live-chart")).to_have_attribute("data-step-s", "60")
+    before = window(page)
+    box = page.locator("live-chart .u-over").first.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.25, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.75, y, steps=5)
+    page.mouse.up()
+
+    expect(button(page, "Now")).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#chart-window")).not_to_contain_text("now")
+    after = window(page)
+    assert after["spanS"] == pytest.approx(before["spanS"] / 2, rel=0.02)
+    assert after["fromS"] == pytest.approx(before["fromS"] + before["spanS"] / 4, abs=600)
+
+    button(page, "Now").click()
+    expect(page.locator("#chart-window")).to_contain_text("to now")
+    assert window(page)["isLive"]
+
+
+def test_earlier_and_later_move_by_half_a_window(page: Page) -> None:
+    button(page, "3 d").click()
+    before = window(page)
+    button(page, "Earlier").press("Enter")
+    expect(page.locator("#chart-window")).not_to_contain_text("now")
+    assert window(page)["toS"] == pytest.approx(before["toS"] - before["spanS"] / 2, abs=120)
+    button(page, "Later").press("Enter")
+    button(page, "Later").press("Enter")
+    expect(page.locator("#chart-window")).to_contain_text("to now")
+
+
+def test_the_crosshair_is_in_all_charts(page: Page) -> None:
+    page.locator("live-chart .u-over").first.hover()
+    lines = page.locator("live-chart .u-cursor-x")
+    expect(lines).to_have_count(2)
+    places = [lines.nth(i).evaluate("e => e.style.transform") for i in range(2)]
+    assert places[0] == places[1] != "translate(-10px, 0px)"
+
+
+def test_a_history_that_does_not_load_says_so(page: Page, troubles: Troubles) -> None:
+    troubles.expect("ERR_FAILED")
+    page.route("**/history.json*", lambda route: route.abort())
+    button(page, "6 h").click()
+    expect(page.locator("#chart-window")).to_contain_text("did not load")
