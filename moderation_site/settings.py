@@ -140,6 +140,7 @@ CELERY_TIMEZONE = "UTC"
 CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = 4
 CELERY_BEAT_SCHEDULE = {
+    "model-orders": {"task": "apps.scoring.tasks.carry_out_model_orders", "schedule": 1.0},
     "look-at-figures": {"task": "apps.alerts.tasks.look_at_figures", "schedule": 3.0},
     "tell-alerts": {"task": "apps.alerts.tasks.tell_alerts", "schedule": 3.0},
     "forget-old-alerts": {"task": "apps.alerts.tasks.forget_old_alerts", "schedule": 86400.0},

@@ -12,6 +12,7 @@ from apps.scoring.controls import (
     Claiming,
     Standing,
 )
+from apps.scoring.models import ModelWish
 
 
 class ReplicaForm(forms.Form):
@@ -22,6 +23,11 @@ class ReplicaForm(forms.Form):
 class BreakerForm(forms.Form):
     target = forms.CharField(max_length=100)
     wish = forms.ChoiceField(choices=[(each.value, each.value) for each in BreakerWish])
+
+
+class ModelForm(forms.Form):
+    target = forms.CharField(max_length=100)
+    wish = forms.ChoiceField(choices=ModelWish)
 
 
 class ClaimingForm(forms.Form):

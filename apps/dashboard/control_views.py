@@ -15,7 +15,13 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
-from apps.dashboard.control_forms import BreakerForm, ClaimingForm, LimitsForm, ReplicaForm
+from apps.dashboard.control_forms import (
+    BreakerForm,
+    ClaimingForm,
+    LimitsForm,
+    ModelForm,
+    ReplicaForm,
+)
 from apps.dashboard.controls import WISH_WORDS, ControlsPage, controls_page
 from apps.dashboard.views import LIVE_URL, STALE_AFTER_S
 from apps.scoring.controls import (
@@ -26,8 +32,10 @@ from apps.scoring.controls import (
     set_breaker,
     set_claiming,
     set_limits,
+    set_model,
     set_standing,
 )
+from apps.scoring.models import ModelWish
 
 UNPROCESSABLE = 422
 
@@ -83,6 +91,17 @@ def act_on_claiming(request: SignedInRequest) -> HttpResponse:
 
 @require_POST
 @requires(Permission.OPERATE_ACT)
+def act_on_model(request: SignedInRequest) -> HttpResponse:
+    """Load, unload."""
+
+    def act(data: dict[str, Any]) -> None:
+        set_model(request.user, data["target"], ModelWish(data["wish"]))
+
+    return _act(request, ModelForm(request.POST), act)
+
+
+@require_POST
+@requires(Permission.OPERATE_ACT)
 def change_limits(request: SignedInRequest) -> HttpResponse:
     form = LimitsForm(request.POST)
     if not form.is_valid():
@@ -102,7 +121,7 @@ def _act(
     try:
         act(data)
     except UnknownTargetError:
-        messages.error(request, _("There is no replica of that name."))
+        messages.error(request, _("There is nothing of that name."))
     else:
         word = WISH_WORDS[data["wish"]]
         messages.success(request, _("Asked for: %(action)s.") % {"action": word})

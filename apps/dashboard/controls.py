@@ -20,11 +20,12 @@ from apps.scoring.controls import (
     Effect,
     Standing,
     effects,
+    known_models,
     known_replicas,
     newest_samples,
     standing_limits,
 )
-from apps.scoring.models import Control, ControlKind
+from apps.scoring.models import Control, ControlKind, ModelWish
 from apps.scoring.samples import Sample
 
 WISH_WORDS: dict[str, Promise] = {
@@ -34,6 +35,8 @@ WISH_WORDS: dict[str, Promise] = {
     BreakerWish.AUTO: gettext_lazy("Reset breaker"),
     BreakerWish.FORCED_OPEN: gettext_lazy("Hold breaker open"),
     BreakerWish.FORCED_CLOSED: gettext_lazy("Hold breaker closed"),
+    ModelWish.LOADED: gettext_lazy("Load"),
+    ModelWish.UNLOADED: gettext_lazy("Unload"),
     Claiming.RUNNING: gettext_lazy("Resume claiming"),
     Claiming.PAUSED: gettext_lazy("Pause claiming"),
 }
@@ -46,13 +49,26 @@ QUESTIONS: dict[str, Promise] = {
     BreakerWish.FORCED_CLOSED: gettext_lazy(
         "Messages go there even when all of them fail, until the breaker is reset."
     ),
+    ModelWish.LOADED: gettext_lazy("Every replica reads it anew from its repository."),
+    ModelWish.UNLOADED: gettext_lazy(
+        "No replica serves it any more. If the release in force needs it, messages wait."
+    ),
     Claiming.RUNNING: gettext_lazy("All workers claim again, the oldest messages first."),
     Claiming.PAUSED: gettext_lazy(
         "No worker takes new messages. They are stored and wait; what is in flight is judged."
     ),
 }
 # Asked for with a red button: they take something away.
-_TAKING = {Standing.DRAINING, Standing.EJECTED, BreakerWish.FORCED_OPEN, Claiming.PAUSED}
+_TAKING = {
+    Standing.DRAINING,
+    Standing.EJECTED,
+    BreakerWish.FORCED_OPEN,
+    ModelWish.UNLOADED,
+    Claiming.PAUSED,
+}
+
+
+_OF_REPLICAS = {ControlKind.REPLICA, ControlKind.BREAKER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +109,39 @@ class ReplicaControls:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelControls:
+    """A model: on how many of the replicas that have it, it is ready, and in which versions."""
+
+    name: str
+    ready: int
+    replicas: int
+    versions: Sequence[str]
+    progress: Progress | None
+    actions: Sequence[Action]
+
+    @property
+    def state(self) -> str:
+        if not self.ready:
+            return "idle"
+        return "healthy" if self.ready == self.replicas else "degraded"
+
+    @property
+    def slug(self) -> str:
+        return blake2s(self.name.encode(), digest_size=6).hexdigest()
+
+    @property
+    def is_at_work(self) -> bool:
+        wish = self.progress and self.progress.effect.control
+        return bool(wish and wish.done_version < wish.version)
+
+
+@dataclass(frozen=True, slots=True)
 class ControlsPage:
     """`workers` is how many live; limits are in messages and batches."""
 
     workers: int
     replicas: Sequence[ReplicaControls]
+    models: Sequence[ModelControls]
     is_paused: bool
     claiming: Progress | None
     claiming_action: Action
@@ -118,6 +162,9 @@ def controls_page() -> ControlsPage:
     return ControlsPage(
         workers=len(samples),
         replicas=[_replica(name, rows.get(name), found, now) for name in _names(samples, wishes)],
+        models=[
+            _model(name, ready, found, now) for name, ready in sorted(known_models(samples).items())
+        ],
         is_paused=is_paused,
         claiming=claiming,
         claiming_action=_action(Claiming.RUNNING if is_paused else Claiming.PAUSED),
@@ -129,7 +176,9 @@ def controls_page() -> ControlsPage:
 
 def _names(samples: Sequence[Sample], wishes: Mapping[str, Control]) -> list[str]:
     """Known ones, and those that something is still wanted of."""
-    return sorted({*known_replicas(samples), *(w.target for w in wishes.values() if w.target)})
+    return sorted(
+        {*known_replicas(samples), *(w.target for w in wishes.values() if w.kind in _OF_REPLICAS)}
+    )
 
 
 def _replica(
@@ -146,6 +195,19 @@ def _replica(
         progress=[each for each in progress if each is not None],
         standing_actions=list(_actions(Standing, standing)),
         breaker_actions=list(_actions(BreakerWish, breaker)),
+    )
+
+
+def _model(
+    name: str, ready: Mapping[str, Sequence[str]], found: Mapping[str, Effect], now: datetime
+) -> ModelControls:
+    return ModelControls(
+        name=name,
+        ready=sum(map(bool, ready.values())),
+        replicas=len(ready),
+        versions=sorted({version for each in ready.values() for version in each}),
+        progress=_progress(found.get(_key(ControlKind.MODEL, name)), now),
+        actions=[_action(wish) for wish in ModelWish],
     )
 
 

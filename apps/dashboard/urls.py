@@ -13,5 +13,6 @@ urlpatterns = [
     path("controls/replica/", control_views.act_on_replica, name="act-on-replica"),
     path("controls/breaker/", control_views.act_on_breaker, name="act-on-breaker"),
     path("controls/claiming/", control_views.act_on_claiming, name="act-on-claiming"),
+    path("controls/model/", control_views.act_on_model, name="act-on-model"),
     path("controls/limits/", control_views.change_limits, name="change-limits"),
 ]

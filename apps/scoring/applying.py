@@ -45,7 +45,7 @@ class ControlApplier:
         """
         with self._lock:
             states = {state.name: state for state in self._client.replica_states()}
-            for control in Control.objects.all():
+            for control in Control.objects.exclude(kind=ControlKind.MODEL):
                 self._carry_out(control, states.get(control.target))
             self.has_read = True
             return dict(self._applied)

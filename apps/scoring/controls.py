@@ -20,7 +20,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission, require
 from apps.audit.services import Actor, record
 from apps.core import realtime
-from apps.scoring.models import Control, ControlKind
+from apps.scoring.models import Control, ControlKind, ModelWish
 from apps.scoring.pacing import Limits
 from apps.scoring.replicas import replica_configs
 from apps.scoring.samples import HEARTBEAT_LOST_AFTER, Sample, read_samples
@@ -52,7 +52,12 @@ BATCH_BOUNDS = (16, 4096)
 IN_FLIGHT_BOUNDS = (1, 8)
 
 # Asked for again, these do something again.
-_MOMENTARY: tuple[Any, ...] = (Standing.SERVING.value, BreakerWish.AUTO.value)
+_MOMENTARY: tuple[Any, ...] = (
+    Standing.SERVING.value,
+    BreakerWish.AUTO.value,
+    ModelWish.LOADED.value,
+    ModelWish.UNLOADED.value,
+)
 
 
 class ControlError(Exception):
@@ -60,7 +65,7 @@ class ControlError(Exception):
 
 
 class UnknownTargetError(ControlError):
-    """No worker and no setting knows a replica of that name."""
+    """No worker and no setting knows a replica or model of that name."""
 
 
 class OutOfBoundsError(ControlError):
@@ -136,6 +141,20 @@ def set_limits(user: User, *, largest_batch: int, most_in_flight_batches: int) -
     return _wish(user, ControlKind.LIMITS, "", value)
 
 
+def set_model(user: User, model: str, wish: ModelWish) -> Control:
+    """Load (or load anew) or unload a model on every replica, all versions that its own
+    configuration names. One worker does it, for all (`model_orders`).
+
+    Raises:
+        PermissionDenied: The user may not act on the machinery.
+        UnknownTargetError: No replica has such a model in its repository.
+    """
+    require(user, Permission.OPERATE_ACT)
+    if model not in known_models(newest_samples()):
+        raise UnknownTargetError(model)
+    return _wish(user, ControlKind.MODEL, model, wish.value)
+
+
 @transaction.atomic
 def _wish(user: User, kind: ControlKind, target: str, value: Any) -> Control:
     # The row must be there to be locked; of two who make it one does nothing.
@@ -179,6 +198,18 @@ def known_replicas(samples: Iterable[Sample]) -> set[str]:
     """Names from the settings, and what living workers report besides (from a name server)."""
     configured = {config.name for config in replica_configs(settings.TRITON_REPLICAS)}
     return configured.union(replica["name"] for each in samples for replica in each.replicas)
+
+
+def known_models(samples: Iterable[Sample]) -> dict[str, dict[str, list[str]]]:
+    """The versions that are ready, by model and replica, as the replicas' repositories say."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for replica in (replica for sample in samples for replica in sample.replicas):
+        for name_and_version, is_ready in replica.get("models", ()):
+            name, _, version = name_and_version.partition(":")
+            ready = found.setdefault(name, {}).setdefault(replica["name"], [])
+            if is_ready and version not in ready:
+                ready.append(version)
+    return found
 
 
 def newest_samples() -> list[Sample]:

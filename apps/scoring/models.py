@@ -81,6 +81,12 @@ class ControlKind(models.TextChoices):
     BREAKER = "breaker"
     CLAIMING = "claiming"
     LIMITS = "limits"
+    MODEL = "model"
+
+
+class ModelWish(models.TextChoices):
+    LOADED = "loaded"
+    UNLOADED = "unloaded"
 
 
 class Control(models.Model):
@@ -91,12 +97,15 @@ class Control(models.Model):
     """
 
     kind = models.CharField(max_length=8, choices=ControlKind)
-    # The replica's name; empty where there is only one such thing.
+    # The replica's or the model's name; empty where there is only one such thing.
     target = models.CharField(max_length=100, default="")
     value = models.JSONField()
     version = models.PositiveIntegerField(default=0)
     changed_at = models.DateTimeField(db_default=Now())
     changed_by = models.CharField(max_length=150, default="")
+    # Of models, which one process loads or unloads for all: the wish that is done, and how it went.
+    done_version = models.PositiveIntegerField(default=0)
+    failure = models.CharField(max_length=200, default="")
 
     class Meta:
         constraints = [

@@ -11,6 +11,7 @@ from django.db import Error as DatabaseError
 
 from apps.scoring.claims import has_due_chunks
 from apps.scoring.hints import hint_scoring
+from apps.scoring.model_orders import carry_out_orders
 from apps.scoring.worker import stop_worker, this_worker
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,12 @@ def hint_if_due() -> None:
             hint_scoring()
     except DatabaseError as error:
         log.warning("The backlog could not be looked at: %s", type(error).__name__)
+
+
+@shared_task(ignore_result=True, expires=1.0)
+def carry_out_model_orders() -> None:
+    """Every second: load and unload what operators want."""
+    carry_out_orders(this_worker().client)
 
 
 # Not `worker_process_init`: with threads there is one process, and it must not fork any more.

@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from apps.accounts.models import Role
 from apps.alerts.figures import Figure
 from apps.alerts.models import Alert, AlertRule
 from apps.alerts.services import ensure_rules, evaluate
+from apps.alerts.templatetags.alerts import plain_number
 from apps.dashboard import selectors
 from tests.factories import UserFactory
 
@@ -126,3 +127,14 @@ def test_page_in_chinese(operator: Client) -> None:
     page = read(operator)
     for word in ("告警", "规则", "正在告警", "静默", "最久待判消息（秒）"):
         assert word in page
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "–"), (60.0, "60"), (143.7, "144"), (0.034, "0.03"), (45.5, "45.50"), (1e5, "100,000")],
+)
+def test_figures_are_rounded_and_never_longer_than_they_say(
+    value: float | None, shown: str
+) -> None:
+    with translation.override("en"):
+        assert plain_number(value) == shown

@@ -23,10 +23,12 @@ pytestmark = pytest.mark.django_db
 PAGE, PROGRESS = "/operate/controls/", "/operate/controls/progress/"
 REPLICA, BREAKER = "/operate/controls/replica/", "/operate/controls/breaker/"
 CLAIMING, LIMITS = "/operate/controls/claiming/", "/operate/controls/limits/"
+MODEL = "/operate/controls/model/"
 ACTIONS = {
     REPLICA: {"target": "triton-1", "wish": "draining"},
     BREAKER: {"target": "triton-1", "wish": "forced_open"},
     CLAIMING: {"wish": "paused"},
+    MODEL: {"target": "moderation", "wish": "loaded"},
     LIMITS: {"largest_batch": "256", "most_in_flight_batches": "3"},
 }
 
@@ -34,6 +36,13 @@ ACTIONS = {
 @pytest.fixture(autouse=True)
 def _one_replica(settings: Settings) -> None:
     settings.TRITON_REPLICAS = ["triton-1=127.0.0.1:8001"]
+
+
+@pytest.fixture
+def models() -> None:
+    """A living worker sees two models, one of them ready."""
+    seen = [["moderation:1", True], ["explainer:1", False]]
+    store(Sample(timezone.now(), "worker-m", "worker", replicas=[replica(models=seen)]))
 
 
 @pytest.fixture
@@ -72,7 +81,9 @@ def test_those_who_only_look_get_no_buttons_and_are_refused(client: Client, url:
 
 
 @pytest.mark.parametrize("url", ACTIONS)
-def test_action_is_written_down_and_the_page_comes_back(operator: Client, url: str) -> None:
+def test_action_is_written_down_and_the_page_comes_back(
+    operator: Client, models: None, url: str
+) -> None:
     assert operator.post(url, ACTIONS[url])["Location"] == PAGE
     control = Control.objects.get()
     wanted: Any = ACTIONS[url].get("wish") or {k: int(v) for k, v in ACTIONS[LIMITS].items()}
@@ -95,6 +106,20 @@ def test_effect_is_said_as_far_as_it_has_come(operator: Client) -> None:
     applied = Gauges(applied={"replica:triton-1": 1})
     store(Sample(timezone.now(), "worker-1", "worker", gauges=applied))
     assert "applied by 1 of 2 workers" in read(operator, PROGRESS)
+
+
+def test_models_say_where_they_are_ready_and_how_the_order_went(
+    operator: Client, models: None
+) -> None:
+    page = read(operator)
+    assert "ready on 1 of 1 replica version 1" in page
+    assert "ready on 0 of 1 replica" in page
+    operator.post(MODEL, ACTIONS[MODEL])
+    assert "at work" in read(operator)
+    Control.objects.update(done_version=1, failure="model_not_ready")
+    assert "failed (model_not_ready)" in read(operator, PROGRESS)
+    Control.objects.update(failure="")
+    assert " done " in read(operator, PROGRESS)
 
 
 def test_workers_that_are_gone_do_not_count(operator: Client) -> None:
@@ -146,7 +171,7 @@ def test_limits_out_of_bounds_are_refused_beside_the_field(
 
 def test_replica_that_nobody_knows_is_refused_in_words(operator: Client) -> None:
     response = operator.post(REPLICA, {"target": "<b>x", "wish": "draining"}, follow=True)
-    assert b"There is no replica of that name." in response.content
+    assert b"There is nothing of that name." in response.content
     assert not Control.objects.exists()
 
 

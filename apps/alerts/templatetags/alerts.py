@@ -22,14 +22,12 @@ def alert_banner() -> dict[str, Any]:
 
 @register.filter
 def plain_number(value: float | None) -> str:
-    """A figure of any unit: at most four digits that say something, a dash when unknown."""
-    return (
-        "–" if value is None else number_format(float(f"{value:.4g}"), decimal_pos=_places(value))
-    )
-
-
-def _places(value: float) -> int:
-    return 0 if value == round(value) or value >= 100 else 2
+    """A figure of any unit: decimals only where they say something, a dash when unknown."""
+    if value is None:
+        return "–"
+    places = 0 if value == round(value) or value >= 100 else 2
+    # Django cuts digits off instead of rounding.
+    return number_format(round(value, places), decimal_pos=places, force_grouping=True)
 
 
 @register.filter
