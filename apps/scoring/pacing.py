@@ -22,7 +22,7 @@ class Limits:
     smallest_batch: int = 128
     largest_batch: int = 1024
     step: int = 256
-    most_in_flight_batches: int = 2
+    most_in_flight_batches: int = 3
     # From sending a batch to its answer: what is aimed at, and what is too long in any case.
     latency_target_ms: float = 150.0
     longest_latency_ms: float = 800.0

@@ -1,8 +1,7 @@
 """One worker's loop: claim, judge, store, with the next batch on its way while one is judged.
 
     claim ─▶ fetch ─▶ sort by length, cut into calls ─▶ Triton ─▶ judge ─▶ store, end the chunks
-      ▲                                                  ‖ two or three batches in flight
-      └──────────────────────────────────────────────────┘
+    └─ one thread, again and again ────────────────┘   └─ three threads, a batch each ──────────┘
 
 Nothing here holds truth. Killed at any line, the leases run out and another worker goes on.
 """
@@ -14,12 +13,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import numpy as np
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, close_old_connections, connection
 
 from apps.chat.models import CHUNK_ID_BITS
 from apps.policies.judging import LABELS
@@ -49,6 +48,8 @@ log = logging.getLogger(__name__)
 _GRACE_S = 2.0
 # Codes of `JudgedColumns.acting`: the last one is what -1 finds.
 _ACTING: tuple[Label | None, ...] = (*LABELS, None)
+# Batches that are awaited and stored at once, each with a database connection of its own.
+LANDERS = 3
 # How often a message may be on trial before it is given up as the one that kills workers.
 TRIALS = 2
 
@@ -94,7 +95,7 @@ class _Outcome:
 
 
 class Pipeline:
-    """Drains the backlog. One at a time in a process; `drain` is not for several threads."""
+    """Drains the backlog. One at a time in a process: `drain` is for one thread at a time."""
 
     def __init__(
         self, client: ModerationClient, measurements: Measurements, pacer: Pacer | None = None
@@ -104,7 +105,8 @@ class Pipeline:
         self.pacer = pacer or Pacer()
         self._claimer = Claimer()
         self._rulebook = Rulebook()
-        self._flying: deque[_Batch] = deque()
+        self._flying: deque[tuple[_Batch, Future[int]]] = deque()
+        self._landers = ThreadPoolExecutor(LANDERS, thread_name_prefix="scoring-lander")
         self.stopping = threading.Event()
         # Set while an operator wants nothing claimed; what is in flight is stored all the same.
         self.held = threading.Event()
@@ -125,7 +127,7 @@ class Pipeline:
                 self._take_off(until_s)
                 if not self._flying:
                     return stored
-                stored += self._land(self._flying.popleft())
+                stored += self._await_landing()
         except (OperationalError, InterfaceError):
             # The pool hands out connections of a server that is gone; this one is not to go back.
             connection.close()
@@ -141,8 +143,17 @@ class Pipeline:
             batch = self._claim_and_send()
             if batch is None:
                 return
-            self._flying.append(batch)
+            self._flying.append((batch, self._landers.submit(self._land, batch)))
             self._show_flying()
+
+    def _await_landing(self) -> int:
+        """Until at least one batch is stored; returns the verdicts of those that are."""
+        wait([landing for _, landing in self._flying], return_when=FIRST_COMPLETED)
+        landed = [flight for flight in self._flying if flight[1].done()]
+        for flight in landed:
+            self._flying.remove(flight)
+        self._show_flying()
+        return sum(landing.result() for _, landing in landed)
 
     def _may_claim(self, until_s: float) -> bool:
         now_s = time.monotonic()
@@ -209,14 +220,22 @@ class Pipeline:
     # ---------- receive and store ----------
 
     def _land(self, batch: _Batch) -> int:
+        """In a thread of its own: storing is mostly waiting for PostgreSQL, others go on."""
+        try:
+            return self._receive_and_store(batch)
+        except (OperationalError, InterfaceError):
+            connection.close()
+            raise
+        finally:
+            close_old_connections()
+
+    def _receive_and_store(self, batch: _Batch) -> int:
         outcome = _Outcome()
         for call in batch.calls:
             self._receive(call, outcome)
         outcome.latency_ms = (time.monotonic() - batch.sent_at_s) * 1000
         outcome.again_after_s = self._adapt(outcome.failure, batch, outcome.latency_ms)
-        stored = self._store(batch.claim, outcome, batch.claimed_at_s)
-        self._show_flying()
-        return stored
+        return self._store(batch.claim, outcome, batch.claimed_at_s)
 
     def _store(
         self, claim: Claim, outcome: _Outcome, claimed_at_s: float, *, keep_claim: bool = False
@@ -345,7 +364,7 @@ class Pipeline:
         return pause_s
 
     def _show_flying(self) -> None:
-        self._measured.flying(len(self._flying), sum(b.size for b in self._flying), self.pacer)
+        self._measured.flying(len(self._flying), sum(b.size for b, _ in self._flying), self.pacer)
 
 
 def _cut(messages: list[WaitingMessage], size: int) -> list[list[WaitingMessage]]:

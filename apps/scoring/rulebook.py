@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class Rulebook:
     """What one worker needs to know to judge; read anew from the database every second."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._read_at_s = -np.inf
         self._in_force: dict[int, Thresholds] = {}
         self._default = 0
@@ -65,8 +67,11 @@ class Rulebook:
 
     def refresh(self) -> None:
         """Read what is in force, unless that was less than `REFRESH_EVERY_S` ago."""
-        if time.monotonic() - self._read_at_s < REFRESH_EVERY_S:
-            return
+        with self._lock:
+            if time.monotonic() - self._read_at_s >= REFRESH_EVERY_S:
+                self._read()
+
+    def _read(self) -> None:
         # Taken before reading: a change that commits meanwhile is at most a second late.
         read_at_s = time.monotonic()
         self._in_force, self._default = thresholds_in_force()
