@@ -150,6 +150,7 @@ CELERY_BEAT_SCHEDULE = {
     "drop-old-events": {"task": "apps.webhooks.tasks.drop_old_events", "schedule": 3600.0},
     "fold-totals": {"task": "apps.dashboard.tasks.fold_metric_totals", "schedule": 10.0},
     "roll-up": {"task": "apps.dashboard.tasks.roll_up_history", "schedule": 10.0},
+    "record-events": {"task": "apps.dashboard.tasks.record_operational_events", "schedule": 1.0},
     "settle-tally": {"task": "apps.review.tasks.settle_tally", "schedule": 10.0},
 }
 

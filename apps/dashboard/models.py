@@ -54,3 +54,27 @@ class Rollup(models.Model):
     p99_ms = models.FloatField(null=True)
     # `Measured.to_json()`; null where nobody measured.
     payload = models.JSONField(null=True)
+
+
+class OperationalEvent(models.Model):
+    """A change of a replica, a breaker or a worker. What people changed stands in the audit."""
+
+    class Kind(models.TextChoices):
+        BREAKER = "breaker"
+        REPLICA = "replica"
+        WORKER = "worker"
+
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=8, choices=Kind)
+    # The replica's or the process's name.
+    subject = models.CharField(max_length=64)
+    state = models.CharField(max_length=16)
+    reason = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        indexes = [
+            # A window of the time line.
+            models.Index(fields=["at"], name="operational_event_by_time"),
+            # What was last known of one thing.
+            models.Index(fields=["kind", "subject", "-at"], name="operational_event_latest"),
+        ]

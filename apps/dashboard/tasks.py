@@ -3,6 +3,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
+from apps.dashboard.events import record_events
 from apps.dashboard.rollups import roll_up
 from apps.dashboard.selectors import database_now
 from apps.dashboard.services import record_inflow
@@ -25,3 +26,9 @@ def fold_metric_totals() -> None:
 def roll_up_history() -> None:
     """Every ten seconds, from beat. A lost run is made good by the next."""
     roll_up(now=database_now())
+
+
+@shared_task(ignore_result=True, expires=5)
+def record_operational_events() -> None:
+    """Every second, from beat. After a lost run the next writes what still differs."""
+    record_events(now=database_now())

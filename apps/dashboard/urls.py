@@ -7,6 +7,7 @@ urlpatterns = [
     path("", views.operate, name="operate"),
     path("figures/", views.figures, name="figures"),
     path("feed/", views.verdict_feed, name="feed"),
+    path("events.json", views.events, name="events"),
     path("history.json", views.history, name="history"),
     path("controls/", control_views.controls, name="controls"),
     path("controls/progress/", control_views.progress, name="progress"),

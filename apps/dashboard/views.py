@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
 from apps.dashboard import feed, selectors
+from apps.dashboard.events import read_events
 from apps.dashboard.forms import FeedFilter, WindowForm
 from apps.dashboard.history import read_window
 from apps.dashboard.presenting import present
@@ -60,6 +61,18 @@ def history(request: SignedInRequest) -> JsonResponse:
         return JsonResponse({"errors": form.errors}, status=400)
     since, until = form.window(now=timezone.now())
     return JsonResponse(read_window(since, until, now=timezone.now()).to_json())
+
+
+@require_GET
+@never_cache
+@requires(Permission.OPERATE_VIEW)
+def events(request: SignedInRequest) -> JsonResponse:
+    """What happened in the window between the Unix seconds `from` and `to`."""
+    form = WindowForm(request.GET)
+    if not form.is_valid():
+        return JsonResponse({"errors": form.errors}, status=400)
+    since, until = form.window(now=timezone.now())
+    return JsonResponse({"events": [event.to_json() for event in read_events(since, until)]})
 
 
 def _figures() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Role
-from apps.dashboard.models import Rollup
+from apps.dashboard.models import OperationalEvent, Rollup
 from apps.dashboard.rollups import bucket_of
 from tests.dashboard.samples import sample, store
 from tests.e2e.conftest import SignIn, Troubles
@@ -124,3 +124,29 @@ def test_a_history_that_does_not_load_says_so(page: Page, troubles: Troubles) ->
     page.route("**/history.json*", lambda route: route.abort())
     button(page, "6 h").click()
     expect(page.locator("#chart-window")).to_contain_text("did not load")
+
+
+def test_events_stand_under_the_charts_and_in_a_list(page: Page) -> None:
+    now = timezone.now()
+    for ago_s, state in ((120, "open"), (60, "half_open")):
+        OperationalEvent.objects.create(
+            at=now - timedelta(seconds=ago_s),
+            kind="breaker",
+            subject="triton-3",
+            state=state,
+            reason="<b>9 of 12</b> failed",
+        )
+    button(page, "5 min").click()
+    spans = page.locator('[data-lane="breaker"] .event-span')
+    expect(spans).to_have_text(["triton-3 open", "triton-3 half-open"])
+    first, second = spans.nth(0).bounding_box(), spans.nth(1).bounding_box()
+    chart = page.locator("live-chart .u-over").first.bounding_box()
+    assert first and second and chart
+    # One axis: a minute is a fifth of five minutes, and the last still holds at the end.
+    assert first["width"] == pytest.approx(chart["width"] / 5, rel=0.1)
+    assert second["x"] + second["width"] == pytest.approx(chart["x"] + chart["width"], abs=3)
+
+    page.get_by_text("Events in this window").click()
+    items = page.locator("[data-list] li")
+    expect(items).to_have_count(2)
+    expect(items.first).to_contain_text("triton-3 half-open: <b>9 of 12</b> failed")
