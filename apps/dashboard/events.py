@@ -16,11 +16,12 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext_lazy
 
 from apps.audit.models import AuditEvent
 from apps.dashboard.figures import RATE_WINDOW_S, replica_rows, worker_rows
 from apps.dashboard.models import OperationalEvent
+from apps.dashboard.presenting import BREAKER_WORDS, STATUS_WORDS
 from apps.scoring.samples import read_samples
 
 KEPT_FOR = timedelta(days=31)
@@ -33,17 +34,8 @@ STARTED, STOPPED, LEFT = "started", "stopped", "left"
 _LOCK = 0x6576656E7473
 
 STATE_WORDS: dict[str, Promise] = {
-    "closed": pgettext_lazy("breaker", "closed"),
-    "open": pgettext_lazy("breaker", "open"),
-    "half_open": pgettext_lazy("breaker", "half-open"),
-    "ramping": pgettext_lazy("breaker", "ramping up"),
-    "forced_open": pgettext_lazy("breaker", "held open by hand"),
-    "forced_closed": pgettext_lazy("breaker", "held closed by hand"),
-    "ready": gettext_lazy("ready"),
-    "live": gettext_lazy("not ready"),
-    "draining": gettext_lazy("draining"),
-    "ejected": gettext_lazy("ejected"),
-    "down": gettext_lazy("down"),
+    **STATUS_WORDS,
+    **BREAKER_WORDS,
     STARTED: gettext_lazy("started"),
     STOPPED: gettext_lazy("stopped"),
     LEFT: gettext_lazy("left"),

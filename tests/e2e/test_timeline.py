@@ -141,7 +141,9 @@ def test_events_stand_under_the_charts_and_in_a_list(page: Page) -> None:
     expect(spans).to_have_text(["triton-3 open", "triton-3 half-open"])
     first, second = spans.nth(0).bounding_box(), spans.nth(1).bounding_box()
     chart = page.locator("live-chart .u-over").first.bounding_box()
-    assert first and second and chart
+    assert first
+    assert second
+    assert chart
     # One axis: a minute is a fifth of five minutes, and the last still holds at the end.
     assert first["width"] == pytest.approx(chart["width"] / 5, rel=0.1)
     assert second["x"] + second["width"] == pytest.approx(chart["x"] + chart["width"], abs=3)
