@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -107,6 +107,7 @@ class Pipeline:
         self._rulebook = Rulebook()
         self._flying: deque[tuple[_Batch, Future[int]]] = deque()
         self._landers = ThreadPoolExecutor(LANDERS, thread_name_prefix="scoring-lander")
+        self._news = threading.Event()
         self.stopping = threading.Event()
         # Set while an operator wants nothing claimed; what is in flight is stored all the same.
         self.held = threading.Event()
@@ -127,7 +128,7 @@ class Pipeline:
                 self._take_off(until_s)
                 if not self._flying:
                     return stored
-                stored += self._await_landing()
+                stored += self._await_news()
         except (OperationalError, InterfaceError):
             # The pool hands out connections of a server that is gone; this one is not to go back.
             connection.close()
@@ -143,12 +144,19 @@ class Pipeline:
             batch = self._claim_and_send()
             if batch is None:
                 return
-            self._flying.append((batch, self._landers.submit(self._land, batch)))
+            landing = self._landers.submit(self._land, batch)
+            landing.add_done_callback(lambda _: self._news.set())
+            self._flying.append((batch, landing))
             self._show_flying()
 
-    def _await_landing(self) -> int:
-        """Until at least one batch is stored; returns the verdicts of those that are."""
-        wait([landing for _, landing in self._flying], return_when=FIRST_COMPLETED)
+    def look_again(self) -> None:
+        """Messages came: claim them now if there is room, not when a batch has landed."""
+        self._news.set()
+
+    def _await_news(self) -> int:
+        """Until a batch is stored or messages came; returns the verdicts stored meanwhile."""
+        self._news.wait()
+        self._news.clear()
         landed = [flight for flight in self._flying if flight[1].done()]
         for flight in landed:
             self._flying.remove(flight)

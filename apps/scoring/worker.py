@@ -75,12 +75,14 @@ class Worker:
             self._last_task_s = time.monotonic()
 
     def drain(self) -> int:
-        """Judge what is due; at once 0 when another thread of this process is doing so.
+        """Judge what is due; when another thread of this process is at it, have it look again.
 
         Returns:
             How many verdicts were stored.
         """
         if not self._draining.acquire(blocking=False):
+            hinter().begin()
+            self.pipeline.look_again()
             return 0
         try:
             # Before looking: a message that comes after the last look gets a hint of its own.
