@@ -15,6 +15,7 @@ import json
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -197,12 +198,20 @@ class Sender:
         }
 
     def post(self, body: bytes) -> bytes:
-        self._connection.request("POST", "/api/v1/messages:batch", body, self._headers)
-        response = self._connection.getresponse()
-        answer = response.read()
+        try:
+            response, answer = self._ask(body)
+        except (ConnectionError, http.client.RemoteDisconnected):
+            # The server ends connections that were idle; a repeat of the same keys is harmless.
+            self._connection.close()
+            response, answer = self._ask(body)
         if response.status not in (200, 201, 202, 207):
             raise SystemExit(f"The API answered {response.status}: {answer[:300]!r}")
         return answer
+
+    def _ask(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+        self._connection.request("POST", "/api/v1/messages:batch", body, self._headers)
+        response = self._connection.getresponse()
+        return response, response.read()
 
 
 def warm_up(ready: dict[str, Any], texts: Sequence[str], batch: int) -> None:
@@ -244,46 +253,50 @@ def submit_paced(
     run = uuid.uuid4().hex[:8]
     count = min(len(texts), int(rate * for_s))
     result = Submitted(messages=count)
-    pending: dict[int, tuple[float, int]] = {}
+    pending: Pending = {}
     is_over = threading.Event()
     watcher = threading.Thread(
         target=_watch, args=(ready["database_url"], pending, result.sketch, is_over)
     )
     watcher.start()
     result.started_s = time.monotonic()
+    senders = [Sender(ready) for _ in range(SENDERS)]
+    sent = []
     with ThreadPoolExecutor(SENDERS) as pool:
-        senders = [Sender(ready) for _ in range(SENDERS)]
         for number, body in enumerate(bodies(texts[:count], batch, run)):
             due_s = result.started_s + number * batch / rate
             time.sleep(max(0.0, due_s - time.monotonic()))
-            pool.submit(_send_one, senders, body, pending)
+            sent.append(pool.submit(_send_one, senders, body, pending))
     result.submitted_s = time.monotonic()
     is_over.set()
     watcher.join()
+    for one in sent:
+        one.result()
     result.durable_s = time.monotonic()
     with psycopg.connect(ready["database_url"], autocommit=True) as database:
         result.lost, result.doubled = _lost_and_doubled(database, run, count)
     return result
 
 
-def _send_one(senders: list[Sender], body: bytes, pending: dict[int, tuple[float, int]]) -> None:
+# When the requests were sent that a chunk holds messages of, and how many of each.
+Pending = dict[int, list[tuple[float, int]]]
+
+
+def _send_one(senders: list[Sender], body: bytes, pending: Pending) -> None:
     started_s = time.monotonic()
     sender = senders.pop()
-    answer = json.loads(sender.post(body))
-    senders.append(sender)
-    sizes: dict[int, int] = {}
-    for one in answer["results"]:
-        chunk = int(one["message"]["id"]) >> CHUNK_ID_BITS
-        sizes[chunk] = sizes.get(chunk, 0) + 1
+    try:
+        answer = json.loads(sender.post(body))
+    finally:
+        senders.append(sender)
+    sizes = Counter(int(one["message"]["id"]) >> CHUNK_ID_BITS for one in answer["results"])
     for chunk, size in sizes.items():
-        pending[chunk] = (started_s, size)
+        # Requests that arrive together may share a chunk.
+        pending.setdefault(chunk, []).append((started_s, size))
 
 
 def _watch(
-    database_url: str,
-    pending: dict[int, tuple[float, int]],
-    sketch: LatencySketch,
-    is_over: threading.Event,
+    database_url: str, pending: Pending, sketch: LatencySketch, is_over: threading.Event
 ) -> None:
     """A chunk row goes in the transaction that stores its verdicts: gone means durable."""
     with psycopg.connect(database_url, autocommit=True) as database:
@@ -293,8 +306,8 @@ def _watch(
             now_s = time.monotonic()
             for chunk in known:
                 if chunk not in waiting:
-                    started_s, size = pending.pop(chunk)
-                    sketch.add_many([(now_s - started_s) * 1000] * size)
+                    for started_s, size in pending.pop(chunk):
+                        sketch.add_many([(now_s - started_s) * 1000] * size)
             time.sleep(LOOK_EVERY_S)
 
 
