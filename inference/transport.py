@@ -266,7 +266,8 @@ def _channel_options(pool: PoolConfig, tls: TlsConfig | None) -> list[tuple[str,
         # Ours know the deadline, the budget and the other replicas; both together multiply.
         ("grpc.enable_retries", 0),
         ("grpc.initial_reconnect_backoff_ms", pool.reconnect_first_ms),
-        ("grpc.min_reconnect_backoff_ms", pool.reconnect_first_ms),
+        # In spite of its name: the least time an attempt to connect gets (subchannel.cc).
+        ("grpc.min_reconnect_backoff_ms", pool.connect_timeout_ms),
         ("grpc.max_reconnect_backoff_ms", pool.reconnect_max_ms),
     ]
     if pool.keepalive_s is not None:

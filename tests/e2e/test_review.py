@@ -179,7 +179,7 @@ def test_undo_brings_the_cards_back_newest_first(
     expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
     page.keyboard.press("u")
     expect(card(page)).to_have_attribute("data-item", str(queue[0].pk))
-    assert not Decision.objects.filter(undone_at__isnull=True).exists()
+    wait_until(lambda: not Decision.objects.filter(undone_at__isnull=True).exists())
     page.keyboard.press("a")
     wait_until(lambda: Decision.objects.filter(undone_at__isnull=True, action="allow").exists())
 
