@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 from django.conf import settings
 from django.core.management import call_command
+from django.utils import translation
 
 pytest_plugins = ["moderation_site.local.pytest_plugin"]
 
@@ -41,3 +42,9 @@ def static_files(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Pages name their files by content, as in production: the manifest must be there."""
     settings.STATIC_ROOT = tmp_path_factory.mktemp("static")  # each worker's own
     call_command("collectstatic", interactive=False, verbosity=0)
+
+
+@pytest.fixture(autouse=True)
+def default_language() -> None:
+    """A page asked for in Chinese leaves its language to the thread, and so to the next test."""
+    translation.deactivate()
