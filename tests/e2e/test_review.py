@@ -147,6 +147,7 @@ def test_lease_counts_down_and_its_end_is_shown(sign_in: SignIn, ann: User) -> N
     item = ReviewItemFactory()
     page = open_review(sign_in(user=ann))
     expect(page.locator(".actions [data-left]")).to_have_text(re.compile(r"1:5\d|2:00"))
+    page.wait_for_load_state("networkidle")  # no extension under way
     ReviewItem.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
     page.locator(".actions lease-clock").evaluate("clock => clock.set(0)")
     expect(page.get_by_role("alert")).to_contain_text("Your lease has ended")
