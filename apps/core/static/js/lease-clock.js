@@ -27,7 +27,7 @@ class LeaseClock extends HTMLElement {
     const share = left / Number(this.dataset.mostMs);
     this.querySelector(".ring").style.setProperty("--at", share.toFixed(3));
     this.querySelector("[data-left]").textContent = duration(left / 1000);
-    if (share < 0.5 && !this.#saidLow) {
+    if (left > 0 && share < 0.5 && !this.#saidLow) {
       this.#saidLow = true;
       this.#say("lease:low");
     }
