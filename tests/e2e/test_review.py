@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from apps.accounts.models import User
 from apps.policies.models import Action, Label
@@ -180,9 +180,28 @@ def test_undo_brings_the_cards_back_newest_first(
     expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
     page.keyboard.press("u")
     expect(card(page)).to_have_attribute("data-item", str(queue[0].pk))
-    wait_until(lambda: not Decision.objects.filter(undone_at__isnull=True).exists())
+    assert not Decision.objects.filter(undone_at__isnull=True).exists()
     page.keyboard.press("a")
     wait_until(lambda: Decision.objects.filter(undone_at__isnull=True, action="allow").exists())
+
+
+def test_undo_takes_the_newest_back_though_its_answer_is_still_on_its_way(
+    sign_in: SignIn, ann: User, queue: list[ReviewItem]
+) -> None:
+    page = open_review(sign_in(user=ann))
+    page.keyboard.press("r")
+    expect(page.locator("undo-bar")).to_contain_text("Removed: spam")
+    expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
+    held: list[Route] = []
+    page.route(re.compile("/decide/"), lambda route: held.append(route))
+    page.keyboard.press("r")
+    wait_until(lambda: page.evaluate("1") and len(held) == 1)
+    page.keyboard.press("u")
+    page.keyboard.press("u")
+    held[0].continue_()
+    expect(card(page)).to_have_attribute("data-item", str(queue[0].pk))
+    assert not Decision.objects.filter(undone_at__isnull=True).exists()
+    assert Decision.objects.count() == 2
 
 
 def test_skipped_message_does_not_come_back(

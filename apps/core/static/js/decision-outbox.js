@@ -5,6 +5,7 @@ const LONGEST_WAIT_MS = 8000;
 export class DecisionOutbox {
   #waiting = []; // {url, body, item, card}
   #sending = null;
+  #flight = Promise.resolve(); // ends when what is on its way has its answer
   #tries = 0;
   #timer = 0;
 
@@ -24,19 +25,24 @@ export class DecisionOutbox {
     this.#send();
   }
 
-  // Takes the newest one back if it has not left yet.
-  recall() {
+  // Takes the newest one back if it has not left yet. One that is on its way is waited for: until
+  // it has its answer nobody can say which decision is the newest.
+  async recall() {
+    if (!this.#waiting.length) await this.#flight;
     const entry = this.#waiting.pop();
     this.changed(this.items.length, this.#tries > 0);
     return entry;
   }
 
-  async #send() {
+  #send() {
     clearTimeout(this.#timer);
     if (this.#sending || !this.#waiting.length) return;
-    this.#sending = this.#waiting.shift();
-    const entry = this.#sending;
-    const answer = await this.#post(entry);
+    const entry = this.#waiting.shift();
+    this.#sending = entry;
+    this.#flight = this.#post(entry).then((answer) => this.#landed(entry, answer));
+  }
+
+  #landed(entry, answer) {
     this.#sending = null;
     if (answer === null) return this.#later(entry);
     this.#tries = 0;

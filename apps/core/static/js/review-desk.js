@@ -16,6 +16,7 @@ class ReviewDesk extends HTMLElement {
   #hasAskedAgain = false;
   #isLeaving = false;
   #pendingAction = null; // waits for a label
+  #undoing = Promise.resolve(); // one after the other: each takes what is the newest then
   #activeAt = performance.now();
   #outbox = new DecisionOutbox({
     answered: (entry, answer) => this.#answered(entry, answer),
@@ -122,8 +123,13 @@ class ReviewDesk extends HTMLElement {
     }
   }
 
-  async #undo() {
-    const unsent = this.#outbox.recall();
+  #undo() {
+    const next = () => this.#undoNewest();
+    this.#undoing = this.#undoing.then(next, next);
+  }
+
+  async #undoNewest() {
+    const unsent = await this.#outbox.recall();
     if (unsent) {
       unsent.card.dataset.state = "leased";
       this.#putBack(unsent.card);
@@ -153,8 +159,10 @@ class ReviewDesk extends HTMLElement {
 
   async #advance() {
     if (!this.#ahead) {
-      this.#card.setAttribute("aria-busy", "true");
+      const left = this.#card;
+      left.setAttribute("aria-busy", "true");
       await (this.#fetching ?? this.#fetchAhead());
+      if (this.#card !== left) return; // an undo or a choice put another on the desk meanwhile
     }
     const next = this.#ahead ?? this.#emptyCard;
     this.#ahead = null;
