@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
+from django.db import connection
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
@@ -109,7 +110,15 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def processes(transactional_db: None, tmp_path: Path) -> Iterator[Processes]:
+def _patient_flush(transactional_db: None) -> None:
+    # Emptying the tables after a test can deadlock with a last request of a process that runs
+    # on. PostgreSQL ends the side that looks first: let that be the request's.
+    with connection.cursor() as cursor:
+        cursor.execute("SET deadlock_timeout = '10min'")
+
+
+@pytest.fixture
+def processes(_patient_flush: None, tmp_path: Path) -> Iterator[Processes]:
     """For the processes of one test: `processes.start("worker", "celery", …)`."""
     started = Processes(_environment(), tmp_path)
     yield started
@@ -140,7 +149,7 @@ def _shared_web(
 
 
 @pytest.fixture
-def site(transactional_db: None, _shared_web: str) -> str:
+def site(_patient_flush: None, _shared_web: str) -> str:
     """The address of the web process that all browser tests share.
 
     Its caches outlive a test's rows: a test that sends messages needs `own_site`.

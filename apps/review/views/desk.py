@@ -1,0 +1,236 @@
+"""The review page: the queue, one card at a time, and the fragments that keep both fresh.
+
+Each form works by itself (post, redirect, page). With `Accept: application/json` a write answers
+with what the page needs to go on; card and queue come as HTML fragments.
+"""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.accounts.access import SignedInRequest, requires
+from apps.accounts.permissions import Permission
+from apps.review import selectors
+from apps.review.errors import ReviewError
+from apps.review.forms import (
+    BesidesForm,
+    DecisionForm,
+    LeaseForm,
+    VersionForm,
+    filters_of,
+)
+from apps.review.models import Decision, ReviewItem
+from apps.review.services import decisions, leases
+from apps.review.services.leases import Lease
+from apps.review.showing import queue_context
+from apps.review.views.answers import (
+    BAD_REQUEST,
+    card_of,
+    done,
+    invalid,
+    ms,
+    refused,
+    render_card,
+    to_queue,
+    token,
+    undo_ms,
+    wants_fragment,
+)
+from apps.review.views.history import back_to_history
+from apps.review.wording import told
+
+
+@require_GET
+@never_cache
+@requires(Permission.REVIEW)
+def queue(request: SignedInRequest) -> HttpResponse:
+    """The page, with the most urgent free item opened."""
+    lease = leases.open_next(request.user, filters_of(request.GET))
+    return _page(request, lease)
+
+
+@require_GET
+@never_cache
+@requires(Permission.REVIEW)
+def item(request: SignedInRequest, item_id: int) -> HttpResponse:
+    """The page with a chosen item: opened if it is free, else to look at."""
+    try:
+        lease = leases.open_item(request.user, item_id)
+    except ReviewItem.DoesNotExist as error:
+        raise Http404 from error
+    except ReviewError:
+        return _page(request, None, item_id=item_id)
+    return _page(request, lease)
+
+
+def _page(
+    request: SignedInRequest, lease: Lease | None, item_id: int | None = None
+) -> HttpResponse:
+    now = timezone.now()
+    filters = filters_of(request.GET)
+    undoable = selectors.latest_undoable(request.user, since=now - decisions.grace())
+    context = {
+        **card_of(request, lease, item_id, now),
+        **queue_context(selectors.queue_page(request.user, filters, now=now), filters),
+        "groups": selectors.groups_with_work(request.user),
+        "undoable": undoable,
+        "undo_text": told(undoable) if undoable else "",
+        "undo_ms": undo_ms(undoable, now) if undoable else 0,
+        "live_url": "/ws/review/",
+    }
+    return render(request, "review/page.html", context)
+
+
+@require_GET
+@never_cache
+@requires(Permission.REVIEW)
+def rows(request: SignedInRequest) -> HttpResponse:
+    """The queue alone."""
+    filters = filters_of(request.GET)
+    page = selectors.queue_page(request.user, filters)
+    return render(request, "review/queue.html", queue_context(page, filters))
+
+
+@require_GET
+@never_cache
+@requires(Permission.REVIEW)
+def look(request: SignedInRequest, item_id: int) -> HttpResponse:
+    """A card as it stands now, without taking a lease."""
+    return render_card(request, None, item_id)
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def take_next(request: SignedInRequest) -> HttpResponse:
+    """Lease the next item beside those that the page has, and show it (or the empty queue)."""
+    form = BesidesForm({"besides": request.POST.getlist("besides")})
+    if not form.is_valid():
+        return HttpResponse(status=BAD_REQUEST)
+    lease = leases.open_next(
+        request.user,
+        filters_of(request.GET),
+        besides=form.cleaned_data["besides"],
+        resume=False,
+    )
+    return render_card(request, lease, None)
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def take(request: SignedInRequest, item_id: int) -> HttpResponse:
+    """Lease a chosen item and show it; to look at only, when it can't be had."""
+    try:
+        lease = leases.open_item(request.user, item_id)
+    except ReviewItem.DoesNotExist as error:
+        raise Http404 from error
+    except ReviewError:
+        return render_card(request, None, item_id)
+    return render_card(request, lease, None)
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def decide(request: SignedInRequest, item_id: int) -> HttpResponse:
+    form = DecisionForm(request.POST)
+    if not form.is_valid():
+        return invalid(request, form, item_id)
+    data = form.cleaned_data
+    try:
+        decision = decisions.decide(
+            request.user,
+            item_id,
+            token=data["token"],
+            version=data["version"],
+            choice=form.choice(),
+        )
+    except ReviewItem.DoesNotExist as error:
+        raise Http404 from error
+    except ReviewError as error:
+        return refused(request, error)
+    now = timezone.now()
+    return done(
+        request,
+        told(decision),
+        decision=decision.pk,
+        item=decision.item_id,
+        undo_ms=undo_ms(decision, now),
+    )
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def undo(request: SignedInRequest, decision_id: int) -> HttpResponse:
+    """Take a decision back and show its card again."""
+    try:
+        lease = decisions.undo_decision(request.user, decision_id)
+    except Decision.DoesNotExist as error:
+        raise Http404 from error
+    except ReviewError as error:
+        return refused(request, error)
+    if wants_fragment(request):
+        item_id = Decision.objects.values_list("item_id", flat=True).get(pk=decision_id)
+        return render_card(request, lease, item_id)
+    messages.success(request, _("Taken back. The message waits again."))
+    return back_to_history(request) if "history" in request.POST else to_queue(request)
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def skip(request: SignedInRequest, item_id: int) -> HttpResponse:
+    form = LeaseForm(request.POST)
+    if not form.is_valid():
+        return invalid(request, form, item_id)
+    try:
+        leases.skip(request.user, item_id, form.cleaned_data["token"])
+    except ReviewItem.DoesNotExist as error:
+        raise Http404 from error
+    except ReviewError as error:
+        return refused(request, error)
+    return done(request, _("Skipped. It comes back to others at once, to you in ten minutes."))
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def escalate(request: SignedInRequest, item_id: int) -> HttpResponse:
+    form = VersionForm(request.POST)
+    if not form.is_valid():
+        return invalid(request, form, item_id)
+    data = form.cleaned_data
+    try:
+        decisions.escalate(request.user, item_id, token=data["token"], version=data["version"])
+    except ReviewItem.DoesNotExist as error:
+        raise Http404 from error
+    except ReviewError as error:
+        return refused(request, error)
+    return done(request, _("Handed to a lead."))
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def extend(request: SignedInRequest, item_id: int) -> HttpResponse:
+    """Keep the lease; `left_ms` is null when it is lost."""
+    until = leases.extend_lease(request.user, item_id, token(request))
+    return JsonResponse({"left_ms": ms(until, timezone.now()) if until else None})
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def release(request: SignedInRequest, item_id: int) -> HttpResponse:
+    """Give the item back: a tab that closes sends this as a beacon."""
+    leases.release_lease(request.user, item_id, token(request))
+    # No redirect: a beacon follows it, and the queue's page would take a lease for nobody.
+    return HttpResponse(status=204)
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def look_again(request: SignedInRequest) -> HttpResponse:
+    """Let skipped items come back."""
+    leases.forget_skips(request.user)
+    return to_queue(request)
