@@ -93,7 +93,9 @@ SET claim_id = %(claim)s, attempts = chunk.attempts + 1,
   lease_until = now() + %(lease)s * interval '1 second'
 FROM picked WHERE chunk.id = picked.id
 RETURNING chunk.id, chunk.size, chunk.attempts,
-  (extract(epoch FROM now() - chunk.created_at) * 1000)::float8,
+  -- Never negative: `now()` is when a transaction began, and a chunk may be stored by one that
+  -- began after ours, if ours was kept from its first statement; clocks are also set back.
+  greatest(0, extract(epoch FROM clock_timestamp() - chunk.created_at) * 1000)::float8,
   chunk.suspect_id, chunk.suspect_attempts, chunk.start_tag
 """
 

@@ -53,6 +53,13 @@ def test_first_chunk_is_claimed_whatever_its_size(say: Say) -> None:
     assert claim(messages=5).size == 20
 
 
+def test_chunk_dated_after_the_claim_has_not_waited(say: Say) -> None:
+    """Two transactions under way at once, or a clock set back: no reason to lose the claim."""
+    say("hello")
+    Chunk.objects.update(created_at=timezone.now() + timedelta(seconds=5))
+    assert claim().chunks[0].waited_ms == 0
+
+
 def test_nothing_due_gives_no_claim(say: Say) -> None:
     assert Claimer().claim(100) is None
     say("hello")
