@@ -249,10 +249,14 @@ def submit_all(ready: dict[str, Any], texts: Sequence[str], batch: int) -> Submi
 def submit_paced(
     ready: dict[str, Any], texts: Sequence[str], batch: int, *, rate: float, for_s: float
 ) -> Submitted:
-    """At a fixed rate; a message's latency runs from its submission to its chunk being gone."""
+    """At a fixed rate; a message's latency runs from when its request is due, sent in time or not,
+    to its chunk being gone."""
     run = uuid.uuid4().hex[:8]
     count = min(len(texts), int(rate * for_s))
     result = Submitted(messages=count)
+    # All of them before the clock starts: encoding on the way made a second's worth late, and
+    # then sent it in one burst.
+    requests = bodies(texts[:count], batch, run)
     pending: Pending = {}
     is_over = threading.Event()
     watcher = threading.Thread(
@@ -263,10 +267,10 @@ def submit_paced(
     senders = [Sender(ready) for _ in range(SENDERS)]
     sent = []
     with ThreadPoolExecutor(SENDERS) as pool:
-        for number, body in enumerate(bodies(texts[:count], batch, run)):
+        for number, body in enumerate(requests):
             due_s = result.started_s + number * batch / rate
             time.sleep(max(0.0, due_s - time.monotonic()))
-            sent.append(pool.submit(_send_one, senders, body, pending))
+            sent.append(pool.submit(_send_one, senders, body, due_s, pending))
     result.submitted_s = time.monotonic()
     is_over.set()
     watcher.join()
@@ -278,12 +282,11 @@ def submit_paced(
     return result
 
 
-# When the requests were sent that a chunk holds messages of, and how many of each.
+# When the requests were due that a chunk holds messages of, and how many of each.
 Pending = dict[int, list[tuple[float, int]]]
 
 
-def _send_one(senders: list[Sender], body: bytes, pending: Pending) -> None:
-    started_s = time.monotonic()
+def _send_one(senders: list[Sender], body: bytes, due_s: float, pending: Pending) -> None:
     sender = senders.pop()
     try:
         answer = json.loads(sender.post(body))
@@ -292,7 +295,7 @@ def _send_one(senders: list[Sender], body: bytes, pending: Pending) -> None:
     sizes = Counter(int(one["message"]["id"]) >> CHUNK_ID_BITS for one in answer["results"])
     for chunk, size in sizes.items():
         # Requests that arrive together may share a chunk.
-        pending.setdefault(chunk, []).append((started_s, size))
+        pending.setdefault(chunk, []).append((due_s, size))
 
 
 def _watch(
