@@ -223,6 +223,23 @@ def test_new_message_appears_by_itself_in_an_empty_queue(sign_in: SignIn, ann: U
     expect(page.locator('[data-count="all"]')).to_have_text("1")
 
 
+def test_news_of_a_message_is_not_lost_on_a_page_that_is_asking_for_one(
+    sign_in: SignIn, ann: User
+) -> None:
+    page = sign_in(user=ann)
+    held: list[Route] = []
+    page.route(re.compile("/next/"), lambda route: held.append(route), times=1)
+    open_review(page)
+    wait_until(lambda: page.evaluate("1") and len(held) == 1)
+    answer_before = held[0].fetch()
+    page.evaluate("addEventListener('live:review', () => (window.heard = true), {capture: true})")
+    item = ReviewItemFactory()
+    announce("opened", [item.pk])
+    wait_until(lambda: page.evaluate("window.heard === true"))
+    held[0].fulfill(response=answer_before)
+    expect(card(page)).to_have_attribute("data-item", str(item.pk))
+
+
 def test_what_nothing_judged_asks_what_it_is_before_it_is_removed(
     sign_in: SignIn, ann: User
 ) -> None:

@@ -83,11 +83,12 @@ class FaultProxy:
     def close(self) -> None:
         async def stop() -> None:
             self._server.close()
-            # Aborted, not cancelled: asyncio logs a cancelled connection as an error.
-            for writer in list(self._writers):
-                writer.transport.abort()
-            rest = asyncio.all_tasks() - {asyncio.current_task()}
-            await asyncio.gather(*rest, return_exceptions=True)
+            self.fault = DROP  # for what is being accepted at this moment
+            while rest := asyncio.all_tasks() - {asyncio.current_task()}:
+                # Aborted, not cancelled: asyncio logs a cancelled connection as an error.
+                for writer in list(self._writers):
+                    writer.transport.abort()
+                await asyncio.wait(rest, return_when=asyncio.FIRST_COMPLETED)
 
         self._run(stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -99,12 +100,18 @@ class FaultProxy:
         if self.fault.refuses:
             _reset(writer)
             return
+        self._writers.add(writer)
+        try:
+            await self._forward(reader, writer)
+        finally:
+            self._writers.discard(writer)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             upstream, out = await asyncio.open_connection(self._host, self._port)
         except OSError:
             _reset(writer)
             return
-        self._writers.add(writer)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._up(reader, out))
@@ -112,7 +119,6 @@ class FaultProxy:
         except* (OSError, EOFError):
             pass  # one side hung up: so do we
         finally:
-            self._writers.discard(writer)
             out.transport.abort()
             writer.transport.abort()
 

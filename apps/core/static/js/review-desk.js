@@ -292,7 +292,7 @@ class ReviewDesk extends HTMLElement {
       if (ids.includes(Number(current.dataset.item))) this.#openItemChanged(kind);
       if (this.#ahead && ids.includes(Number(this.#ahead.dataset.item)) && ENDS_IT.has(kind)) this.#dropAhead();
     }
-    if (this.#isDry && events.some(({ kind }) => MAY_BRING_WORK.has(kind))) this.#moreWork();
+    if (events.some(({ kind }) => MAY_BRING_WORK.has(kind))) this.#moreWork();
   };
 
   #openItemChanged(kind) {
@@ -306,10 +306,12 @@ class ReviewDesk extends HTMLElement {
   #gap = () => {
     if (this.#card.dataset.state === "leased") this.#extend(this.#card);
     if (this.#ahead) this.#extend(this.#ahead);
-    if (this.#isDry) this.#moreWork();
+    this.#moreWork();
   };
 
   async #moreWork() {
+    await this.#fetching; // it may have been answered before the news
+    if (!this.#isDry) return;
     await this.#fetchAhead();
     if (this.#ahead && this.#card.dataset.state === "empty") this.#advance();
   }
