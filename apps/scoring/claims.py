@@ -140,12 +140,17 @@ class Claimer:
         return claim
 
 
+# Each chunk's range by itself, in order and with a limit: as a plain join the planner takes a ninth
+# of the table for a range, and reads all of it (41 us a message instead of 1) while its statistics
+# are from before the table grew.
 _FETCH = f"""
 SELECT message.id, message.group_id, message.text
 FROM unnest(%s::bigint[]) AS chunk (id)
-JOIN chat_message AS message
-  ON message.id >= chunk.id << {CHUNK_ID_BITS}
-  AND message.id < (chunk.id + 1) << {CHUNK_ID_BITS}
+CROSS JOIN LATERAL (
+  SELECT id, group_id, text, deleted_at FROM chat_message
+  WHERE id >= chunk.id << {CHUNK_ID_BITS} AND id < (chunk.id + 1) << {CHUNK_ID_BITS}
+  ORDER BY id LIMIT {IDS_PER_CHUNK}
+) AS message
 WHERE message.deleted_at IS NULL
 """  # noqa: S608  (a constant of ours)
 _FETCH_UNJUDGED = f"""{_FETCH} AND NOT EXISTS (

@@ -6,7 +6,7 @@ import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
@@ -58,6 +58,26 @@ def test_chunk_dated_after_the_claim_has_not_waited(say: Say) -> None:
     say("hello")
     Chunk.objects.update(created_at=timezone.now() + timedelta(seconds=5))
     assert claim().chunks[0].waited_ms == 0
+
+
+def test_fetching_reads_no_more_than_its_chunks_before_the_table_is_analysed(say: Say) -> None:
+    [first_id] = say("hello")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO chat_message (id, group_id, external_id, revision, sender_id, text,"
+            " quoted_text, reply_to) SELECT %s - 1024 * n, 1, n::text, 1, 1, 'before', '', ''"
+            " FROM generate_series(1, 20000) AS n",
+            [first_id],
+        )
+    for _ in range(20):
+        say("hello")
+    claimed = claim()
+    with transaction.atomic(), connection.cursor() as cursor:
+        assert len(fetch_messages(claimed, release_id=active_release().pk)) == len(claimed.chunks)
+        cursor.execute(
+            "SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'chat_message'"
+        )
+        assert cursor.fetchone() == (0,)
 
 
 def test_nothing_due_gives_no_claim(say: Say) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.db import connection, transaction
 from django.utils import timezone
 
-from apps.chat.models import CHUNK_ID_BITS, Message
+from apps.chat.models import CHUNK_ID_BITS, IDS_PER_CHUNK, Message
 from apps.policies.judging import LABELS
 from apps.policies.models import Action, Label
 from apps.review.announce import announce
@@ -34,15 +34,21 @@ RETURNING message_id
 
 # By the chunks that a batch is from: two index ranges a chunk, nearly always empty. Looking up
 # each judged message instead was a third of what PostgreSQL did for a verdict.
+# Each range by itself, in order and with a limit, keeps the planner from reading whole tables
+# while its statistics are from before they grew.
 _CANDIDATES = f"""
-SELECT message.id, true FROM unnest(%(chunks)s::bigint[]) AS chunk (id)
-JOIN chat_message AS message ON message.revision > 1
-  AND message.id >= chunk.id << {CHUNK_ID_BITS} AND message.id < (chunk.id + 1) << {CHUNK_ID_BITS}
-UNION ALL
-SELECT item.message_id, false FROM unnest(%(chunks)s::bigint[]) AS chunk (id)
-JOIN review_reviewitem AS item ON item.state = 'open'
-  AND item.message_id >= chunk.id << {CHUNK_ID_BITS}
-  AND item.message_id < (chunk.id + 1) << {CHUNK_ID_BITS}
+SELECT found.id, found.is_revision FROM unnest(%(chunks)s::bigint[]) AS chunk (id)
+CROSS JOIN LATERAL (
+  (SELECT id, true AS is_revision FROM chat_message
+   WHERE revision > 1
+     AND id >= chunk.id << {CHUNK_ID_BITS} AND id < (chunk.id + 1) << {CHUNK_ID_BITS}
+   ORDER BY id LIMIT {IDS_PER_CHUNK})
+  UNION ALL
+  (SELECT message_id, false FROM review_reviewitem
+   WHERE state = 'open' AND message_id >= chunk.id << {CHUNK_ID_BITS}
+     AND message_id < (chunk.id + 1) << {CHUNK_ID_BITS}
+   ORDER BY message_id LIMIT {IDS_PER_CHUNK})
+) AS found
 """  # noqa: S608 (a constant of ours)
 
 # Older revisions of what was just judged, and open items that the machine now decides itself.
