@@ -14,8 +14,9 @@ from apps.api.http import ClientGone, Receive, Request, Response, Scope, Send
 from apps.api.messages import MessageOperations
 from apps.api.openapi import openapi_document
 from apps.api.operations import Operation, Router
+from apps.api.people import PeopleOperations
 from apps.api.problems import INTERNAL, Problem
-from apps.api.routes import message_routes, system_routes
+from apps.api.routes import message_routes, people_routes, system_routes
 from apps.api.system import SystemOperations
 from apps.chat.services import Ingested, NewMessage, Outcome, ingest_messages
 from apps.scoring.hints import hint_scoring
@@ -42,6 +43,7 @@ class ApiApp:
         return Router(
             [
                 *message_routes(MessageOperations(self._collector, self._database)),
+                *people_routes(PeopleOperations(self._database)),
                 *system_routes(system),
             ]
         )

@@ -43,6 +43,15 @@ NOT_FOUND = ProblemKind(
     _("There is nothing at this address"),
     _("Check the path, or the id that you were given."),
 )
+NO_SUCH_MESSAGE = ProblemKind(
+    "no-such-message",
+    404,
+    _("There is no such message"),
+    _(
+        "Nothing was stored: what the body speaks about was never submitted, or was deleted. "
+        "`errors` names the field."
+    ),
+)
 METHOD_NOT_ALLOWED = ProblemKind(
     "method-not-allowed",
     405,
@@ -104,6 +113,7 @@ ALL_KINDS = (
     MALFORMED,
     UNAUTHENTICATED,
     NOT_FOUND,
+    NO_SUCH_MESSAGE,
     METHOD_NOT_ALLOWED,
     CONFLICT,
     TOO_LARGE,

@@ -7,6 +7,7 @@ from django.utils.translation import gettext_noop as _
 from apps.api import problems
 from apps.api.messages import MessageOperations
 from apps.api.operations import Answer, Operation, Parameter
+from apps.api.people import PeopleOperations
 from apps.api.schemas import (
     BatchIn,
     BatchOut,
@@ -14,6 +15,8 @@ from apps.api.schemas import (
     MessageIn,
     MessageOut,
     MessagesOut,
+    ReportIn,
+    ReportOut,
 )
 from apps.api.system import SystemOperations
 
@@ -150,6 +153,40 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             parameters=_by_key(is_required=True),
             answer=Answer(204, _("The message is deleted, or will be when it comes."), None),
             example_path="/api/v1/messages?group=guild-7&external_id=m-1001",
+        ),
+    ]
+
+
+def people_routes(handlers: PeopleOperations) -> list[Operation]:
+    """What users of the chats ask for."""
+    return [
+        Operation(
+            id="createReport",
+            method="POST",
+            path="/api/v1/reports",
+            summary=_("Report a message"),
+            description=_(
+                "A user of the chat reports a message. It comes before a person, also if it was "
+                "allowed; the verdict stays until they decide. Each person counts once a message: "
+                "the same reporter_id again stores nothing and answers with the first report, "
+                "with the header Idempotent-Replay. A report goes to the newest revision."
+            ),
+            handler=handlers.report,
+            body=ReportIn,
+            body_example={
+                "group": "guild-7",
+                "external_id": "m-1001",
+                "reporter_id": "u-42",
+                "reason": "spam",
+                "note": "third time today",
+            },
+            answer=Answer(
+                201,
+                _("The report is stored."),
+                ReportOut,
+                {"Idempotent-Replay": "true when this person had reported the message before."},
+            ),
+            problems=(problems.NO_SUCH_MESSAGE,),
         ),
     ]
 

@@ -22,6 +22,21 @@ REVISION_MOST = 2**31 - 1
 
 ExternalId = Annotated[str, Meta(min_length=1, max_length=ID_MOST_CHARS)]
 Text = Annotated[str, Meta(max_length=TEXT_MOST_CHARS)]
+NOTE_MOST_CHARS = 500
+MessageId = Annotated[
+    str,
+    Meta(
+        pattern="^[0-9]{1,19}$",
+        description=_("Our id of the message; or else group and external_id."),
+        examples=["1024"],
+    ),
+]
+OwnGroup = Annotated[
+    ExternalId, Meta(description=_("Your own id of the group."), examples=["guild-7"])
+]
+OwnMessage = Annotated[
+    ExternalId, Meta(description=_("Your own id of the message."), examples=["m-1001"])
+]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -101,6 +116,50 @@ class BatchIn(msgspec.Struct, forbid_unknown_fields=True):
             max_length=BATCH_MOST_MESSAGES,
             description=_("Each as for a single message."),
             extra_json_schema={"items": {"$ref": "#/components/schemas/MessageIn"}},
+        ),
+    ]
+
+
+Reason = Literal["spam", "toxic", "ad", "danger", "other"]
+
+
+class ReportIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One person's report of a message, named by our id or by your own ids."""
+
+    message_id: MessageId | UnsetType = UNSET
+    group: OwnGroup | UnsetType = UNSET
+    external_id: OwnMessage | UnsetType = UNSET
+    reporter_id: Annotated[
+        ExternalId, Meta(description=_("Your own id of who reports."), examples=["u-42"])
+    ]
+    reason: Annotated[
+        Reason,
+        Meta(
+            description=_("What they take it for; danger when somebody may come to harm."),
+            examples=["spam"],
+        ),
+    ]
+    note: Annotated[
+        Annotated[str, Meta(max_length=NOTE_MOST_CHARS)] | UnsetType | None,
+        Meta(description=_("Their own words, for moderators."), examples=["third time today"]),
+    ] = UNSET
+
+
+class ReportOut(msgspec.Struct, frozen=True):
+    """A report as it stands."""
+
+    id: Annotated[str, Meta(description=_("Ours; a string, for it may exceed 2^53."))]
+    message_id: Annotated[
+        str, Meta(description=_("The revision it went to: the newest there was."))
+    ]
+    reason: Reason
+    status: Annotated[
+        Literal["waiting", "reviewed", "closed"],
+        Meta(
+            description=_(
+                "waiting for a person, reviewed by one (the message tells the outcome), or closed: "
+                "removed already without one."
+            )
         ),
     ]
 

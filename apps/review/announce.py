@@ -7,7 +7,9 @@ from typing import Literal
 
 from apps.core import realtime
 
-Change = Literal["opened", "withdrawn", "leased", "released", "decided", "reopened", "escalated"]
+Change = Literal[
+    "opened", "withdrawn", "leased", "released", "decided", "reopened", "escalated", "reported"
+]
 
 
 def announce(change: Change, item_ids: Sequence[int]) -> None:

@@ -10,6 +10,14 @@ class ReviewError(Exception):
     """The write changed nothing."""
 
 
+class NoSuchMessageError(ReviewError):
+    """There is no such message, or it was deleted (`is_deleted`)."""
+
+    def __init__(self, *, is_deleted: bool = False) -> None:
+        super().__init__("deleted" if is_deleted else "unknown")
+        self.is_deleted = is_deleted
+
+
 class AlreadyDecidedError(ReviewError):
     """Somebody was first; `decision` is the one that stands."""
 

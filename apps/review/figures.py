@@ -55,7 +55,8 @@ GROUP BY 1 ORDER BY 1 DESC
 _LABELS = """
 SELECT i.label, count(*), count(*) FILTER (WHERE d.label = i.label)
 FROM review_decision d JOIN review_reviewitem i ON i.message_id = d.item_id
-WHERE d.undone_at IS NULL AND i.label IS NOT NULL AND d.decided_at >= %(since)s
+WHERE d.undone_at IS NULL AND i.cause = 'flagged' AND i.label IS NOT NULL
+  AND d.decided_at >= %(since)s
   AND (%(moderator)s::bigint IS NULL OR d.moderator_id = %(moderator)s)
 GROUP BY 1 ORDER BY 1
 """

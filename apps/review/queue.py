@@ -31,7 +31,10 @@ def waiting(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
         items = items.filter(escalated_by__isnull=True)
     if filters.label is not None:
         items = items.filter(label=filters.label)
-    if filters.cause is not None:
+    if filters.cause == Cause.UNDETERMINED:
+        # As it is counted: by the label that is missing.
+        items = items.filter(label__isnull=True)
+    elif filters.cause is not None:
         items = items.filter(cause=filters.cause)
     if filters.group_id is not None:
         items = items.filter(group_id=filters.group_id)

@@ -6,15 +6,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Exists, OuterRef, QuerySet, Sum
+from django.db.models import Exists, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Left
 from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
-from apps.chat.models import Group, Message
+from apps.chat.models import Group, Message, Sender
 from apps.policies.models import Action, Label, Threshold
-from apps.review.models import Cause, Decision, QueueTally, ReviewItem, ReviewState, Skip
+from apps.review.models import (
+    Cause,
+    Decision,
+    QueueTally,
+    Report,
+    ReviewItem,
+    ReviewState,
+    Skip,
+)
 from apps.review.queue import QueueFilters, in_order, waiting
 from apps.review.ranking import level
 from apps.scoring.models import Verdict
@@ -27,6 +35,7 @@ HISTORY_ROWS = 8
 # Enough to tell a newcomer from a regular; counting on would cost what nobody reads.
 SENDER_COUNT_MOST = 300
 REMOVED_DAYS = 30
+REPORTS_SHOWN = 5
 HISTORY_PAGE = 50
 
 
@@ -145,6 +154,7 @@ class Card:
     context: Sequence[SeenMessage]
     history: Sequence[SeenMessage]
     earlier: Sequence[Message]
+    reports: Sequence[Report]
     sender: SenderFacts
     decision: Decision | None
     holder: User | None
@@ -180,6 +190,7 @@ def card(item_id: int, *, now: datetime | None = None) -> Card:
         context=[_seen(m, fates, message) for m in around],
         history=[_seen(m, fates, message) for m in history],
         earlier=_earlier_revisions(message),
+        reports=_reports(message),
         sender=_sender_facts(message, now),
         decision=item.decisions.filter(undone_at__isnull=True).select_related("moderator").first(),
         holder=item.leased_by if is_held else None,
@@ -207,7 +218,7 @@ def _score_line(label: Label, score: float, limits: dict[str, Threshold]) -> Sco
 
 def _suggestion(item: ReviewItem, verdict: Verdict | None) -> Action | None:
     """What is likeliest right: never a choice made for anybody, only a lighter key."""
-    if verdict is None or item.cause == Cause.UNDETERMINED:
+    if verdict is None or item.cause != Cause.FLAGGED:
         return None
     return Action.ALLOW if verdict.label == Label.OK else Action.REMOVE
 
@@ -249,6 +260,15 @@ def _earlier_revisions(message: Message) -> list[Message]:
             revision__lt=message.revision,
         ).order_by("-revision")
     )
+
+
+def _reports(message: Message) -> list[Report]:
+    """The newest reports of the message in any revision, with the name of who reported."""
+    name = Sender.objects.filter(external_id=OuterRef("reporter")).values("name")
+    found = Report.objects.filter(
+        message__group_id=message.group_id, message__external_id=message.external_id
+    )
+    return list(found.annotate(reporter_name=Subquery(name)).order_by("-pk")[:REPORTS_SHOWN])
 
 
 _Fates = tuple[dict[int, Verdict], dict[int, Decision]]

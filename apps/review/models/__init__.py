@@ -8,5 +8,15 @@ from apps.review.models.queue import (
     ReviewState,
     Skip,
 )
+from apps.review.models.reports import Report, ReportReason
 
-__all__ = ["Cause", "Decision", "QueueTally", "ReviewItem", "ReviewState", "Skip"]
+__all__ = [
+    "Cause",
+    "Decision",
+    "QueueTally",
+    "Report",
+    "ReportReason",
+    "ReviewItem",
+    "ReviewState",
+    "Skip",
+]

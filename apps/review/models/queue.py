@@ -17,6 +17,8 @@ from apps.policies.models import Action, Label
 class Cause(models.TextChoices):
     FLAGGED = "flagged", _("flagged")
     UNDETERMINED = "undetermined", _("undetermined")
+    # By a user of the chat. What waits already keeps its cause and counts its reports.
+    REPORTED = "reported", _("reported")
 
 
 class ReviewState(models.TextChoices):
@@ -38,6 +40,8 @@ class ReviewItem(models.Model):
     # Severity times confidence, 0 to 1; and the same with its age in it (see `ranking.py`).
     priority = models.FloatField()
     rank = models.FloatField()
+    # Users of the chat who reported the message, each once (rows of `Report`).
+    reports = models.PositiveIntegerField(default=0, db_default=0)
     state = models.CharField(max_length=16, choices=ReviewState, default=ReviewState.OPEN)
     version = models.PositiveIntegerField(default=1)
     opened_at = models.DateTimeField(db_default=Now())

@@ -14,10 +14,12 @@ from apps.review.announce import announce
 from apps.review.grams import indexed
 from apps.review.models import Cause, ReviewItem, ReviewState
 from apps.review.ranking import base_priority, rank
+from apps.review.services.reports import carry_over
 from apps.scoring.sinks import StoredVerdict
 
 # A second verdict of the same message (another release, or the model after the rules) renews an
-# open item, so that whoever has it open is told; what a person decided stays.
+# open item, so that whoever has it open is told; what a person decided stays, and so does what
+# people asked for: a verdict neither ends a report nor makes it less urgent.
 _OPEN = """
 INSERT INTO review_reviewitem
   (message_id, group_id, cause, label, priority, rank, grams, state, version, opened_at)
@@ -26,8 +28,15 @@ FROM unnest(%(ids)s::bigint[], %(groups)s::bigint[], %(causes)s::text[], %(label
             %(priorities)s::float8[], %(ranks)s::float8[], %(grams)s::text[])
      AS new (id, group_id, cause, label, priority, rank, grams)
 ON CONFLICT (message_id) DO UPDATE
-SET cause = EXCLUDED.cause, label = EXCLUDED.label, priority = EXCLUDED.priority,
-    rank = EXCLUDED.rank, version = review_reviewitem.version + 1
+SET cause = CASE WHEN review_reviewitem.cause IN ('flagged', 'undetermined')
+      THEN EXCLUDED.cause ELSE review_reviewitem.cause END,
+    label = COALESCE(EXCLUDED.label, CASE WHEN review_reviewitem.cause = 'reported'
+      THEN review_reviewitem.label END),
+    priority = GREATEST(EXCLUDED.priority,
+      CASE WHEN review_reviewitem.reports > 0 THEN review_reviewitem.priority END),
+    rank = GREATEST(EXCLUDED.rank,
+      CASE WHEN review_reviewitem.reports > 0 THEN review_reviewitem.rank END),
+    version = review_reviewitem.version + 1
 WHERE review_reviewitem.state = 'open'
 RETURNING message_id
 """
@@ -51,19 +60,22 @@ CROSS JOIN LATERAL (
 ) AS found
 """  # noqa: S608 (a constant of ours)
 
-# Older revisions of what was just judged, and open items that the machine now decides itself.
+# Older revisions of what was just judged, and open items that the machine now decides itself,
+# unless people asked for a person.
 _WITHDRAW_SUPERSEDED = """
 WITH gone AS (
-  SELECT older.id FROM chat_message newer
+  SELECT older.id, true AS is_replaced FROM chat_message newer
   JOIN chat_message older USING (group_id, external_id)
   WHERE newer.id = ANY(%(revised)s) AND older.revision < newer.revision
-  UNION ALL SELECT unnest(%(settled)s::bigint[])
+  UNION ALL SELECT unnest(%(settled)s::bigint[]), false
 )
-UPDATE review_reviewitem
+UPDATE review_reviewitem AS item
 SET state = 'withdrawn', version = version + 1,
     leased_by_id = NULL, lease_token = NULL, lease_until = NULL
-WHERE state = 'open' AND message_id IN (SELECT id FROM gone)
-RETURNING message_id
+FROM gone
+WHERE item.state = 'open' AND item.message_id = gone.id AND (
+  gone.is_replaced OR (item.reports = 0 AND item.cause IN ('flagged', 'undetermined')))
+RETURNING item.message_id
 """
 
 
@@ -77,6 +89,8 @@ def take_in(verdicts: Sequence[StoredVerdict]) -> None:
     revised, settled = _pointless(verdicts)
     opened = _open(held) if held else []
     withdrawn = _withdraw_superseded(revised, settled) if revised or settled else []
+    if revised:
+        carry_over(revised)
     announce("opened", sorted(opened))
     announce("withdrawn", sorted(withdrawn))
 
