@@ -1,7 +1,7 @@
 """Telling browsers what changed: from any process, merged, numbered, never the truth itself.
 
     service, in its transaction ──publish()──on commit──▶ Publisher (one thread a process)
-        ──channel layer, five messages a second──▶ Hub (one a web process)
+        ──channel layer, ten messages a second──▶ Hub (one a web process)
         ──frames, four a second a topic at most──▶ LiveConsumer ──▶ browser
 
 Channel layers drop messages silently, so each hop is numbered. A publisher numbers what it sends
@@ -12,9 +12,13 @@ whatever was lost, and nothing needs to be stored.
 Events carry ids and counts, never message text: a topic whose frames shall show more registers a
 frame builder, which reads it from PostgreSQL once a frame for all viewers.
 
-A frame: `{"topic", "epoch", "seq", "events": [{"kind", "count", "ids", "payload"}], "content"}`.
-Events of one kind are merged: counts add up, the newest `IDS_KEPT` ids and the last payload stay.
-The first frame after subscribing has no events and gives the numbers to go on from.
+A frame: `{"topic", "epoch", "seq", "events": [{"kind", "count", "ids", "payload", "since_s"}],
+"content"}`. Events of one kind are merged: counts add up, the newest `IDS_KEPT` ids and the last
+payload stay, `since_s` is the Unix time of the first one's commit. The first frame after
+subscribing has no events and gives the numbers to go on from.
+
+A frame is encoded once, down to the bytes of the socket, and those bytes go to every viewer whose
+server takes them as they are (`WIRE_EXTENSION`, `moderation_site/sockets.py`).
 """
 
 from __future__ import annotations
@@ -22,13 +26,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
+import struct
 import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from channels.layers import get_channel_layer
@@ -43,7 +49,8 @@ OPERATE = "operate"
 
 # Per kind and frame; the count says how many there were.
 IDS_KEPT = 100
-PUBLISH_EVERY_S = 0.2
+# Together the next two are the oldest that anything in a frame can be, but for the work itself.
+PUBLISH_EVERY_S = 0.1
 BEACON_EVERY_S = 2.0
 FRAME_EVERY_S = 0.25
 # Frames that may wait for one viewer: at four a second, about four seconds of a stalled browser.
@@ -57,6 +64,9 @@ _SOURCES_KEPT = 1000
 CLOSE_FORBIDDEN = 4403
 CLOSE_STALLED = 4408
 
+# In a connection's scope: what writes the bytes of a frame to its socket, or gives False.
+WIRE_EXTENSION = "chatwarden.wire"
+
 Payload = Mapping[str, Any] | None
 
 
@@ -68,22 +78,25 @@ class Event:
     count: int = 0
     ids: list[int] = field(default_factory=list)
     payload: Payload = None
+    # When the first of them was committed, by the clock of the process that did it.
+    since_s: float = math.inf
 
-    def merge(self, count: int, ids: Sequence[int], payload: Payload) -> None:
-        self.count += count
-        self.ids = [*self.ids, *ids][-IDS_KEPT:]
-        if payload is not None:
-            self.payload = payload
+    def merge(self, other: Event) -> None:
+        self.count += other.count
+        self.ids = [*self.ids, *other.ids][-IDS_KEPT:]
+        self.since_s = min(self.since_s, other.since_s)
+        if other.payload is not None:
+            self.payload = other.payload
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "count": self.count, "ids": self.ids, "payload": self.payload}
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 Pending = dict[str, Event]
 
 
-def _merge_into(pending: Pending, kind: str, count: int, ids: Sequence[int], data: Payload) -> None:
-    pending.setdefault(kind, Event(kind)).merge(count, ids, data)
+def _merge_into(pending: Pending, event: Event) -> None:
+    pending.setdefault(event.kind, Event(event.kind)).merge(event)
 
 
 def publish(
@@ -107,7 +120,8 @@ def publish(
     """
     kept = tuple(ids)[-IDS_KEPT:]
     happened = max(len(ids), 1) if count is None else count
-    transaction.on_commit(lambda: _publisher().offer(topic, kind, happened, kept, payload))
+    event = Event(kind, happened, list(kept), payload)
+    transaction.on_commit(lambda: _publisher().offer(topic, event))
 
 
 _push_observers: list[Callable[[float], None]] = []
@@ -141,13 +155,13 @@ class Publisher:
         self._is_failing = False
         threading.Thread(target=self._main, name="realtime-publisher", daemon=True).start()
 
-    def offer(
-        self, topic: str, kind: str, count: int, ids: Sequence[int], payload: Payload
-    ) -> None:
+    def offer(self, topic: str, event: Event) -> None:
+        """Of something that was committed just now."""
+        event.since_s = time.time()
         with self._lock:
             if not self._pending:
                 self._oldest_s = time.monotonic()
-            _merge_into(self._pending.setdefault(topic, {}), kind, count, ids, payload)
+            _merge_into(self._pending.setdefault(topic, {}), event)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._wake.set)
 
@@ -253,18 +267,64 @@ def register_frame_builder(topic: str, build: FrameBuilder) -> None:
     _frame_builders[topic] = build
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message to browsers, and the bytes that it is on a WebSocket: unmasked, not compressed,
+    so the same for all of them (RFC 6455, 5.2)."""
+
+    text: str
+    wire: bytes
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        data = text.encode()
+        size = len(data)
+        if size < 126:
+            head = struct.pack("!BB", _FINAL_TEXT, size)
+        elif size < 1 << 16:
+            head = struct.pack("!BBH", _FINAL_TEXT, 126, size)
+        else:
+            head = struct.pack("!BBQ", _FINAL_TEXT, 127, size)
+        return cls(text, head + data)
+
+
+_FINAL_TEXT = 0x81
+
+
 class Viewer:
     """What waits for one browser. `stalled` is set when it is too far behind to be worth it."""
 
     def __init__(self) -> None:
-        self.frames: asyncio.Queue[str] = asyncio.Queue(VIEWER_QUEUE_FRAMES)
         self.stalled = asyncio.Event()
+        # Gives False where the bytes can't go out at once; None where the server has no such way.
+        self.write: Callable[[bytes], bool] | None = None
+        self._frames: asyncio.Queue[Frame] = asyncio.Queue(VIEWER_QUEUE_FRAMES)
+        self._is_waiting_to_send = False
 
-    def offer(self, frame: str) -> None:
+    @property
+    def waiting(self) -> int:
+        return self._frames.qsize()
+
+    def offer(self, frame: Frame) -> None:
+        if self._write_at_once(frame):
+            return
         try:
-            self.frames.put_nowait(frame)
+            self._frames.put_nowait(frame)
         except asyncio.QueueFull:
             self.stalled.set()
+
+    def _write_at_once(self, frame: Frame) -> bool:
+        """Not past one that waits: frames are numbered, and come in order."""
+        is_behind = self._is_waiting_to_send or not self._frames.empty()
+        return self.write is not None and not is_behind and self.write(frame.wire)
+
+    async def send_waiting(self, send: Callable[[str], Awaitable[None]]) -> None:
+        """Send what could not go out at once, for as long as this is awaited."""
+        while True:
+            frame = await self._frames.get()
+            self._is_waiting_to_send = True
+            await send(frame.text)
+            self._is_waiting_to_send = False
 
 
 class Feed:
@@ -286,9 +346,7 @@ class Feed:
 
     def take_in(self, events: Iterable[Mapping[str, Any]]) -> None:
         for event in events:
-            _merge_into(
-                self._pending, event["kind"], event["count"], event["ids"], event["payload"]
-            )
+            _merge_into(self._pending, Event(**event))
         self._wake.set()
 
     def note_gap(self) -> None:
@@ -327,8 +385,8 @@ class Feed:
             self._has_gap = True
             return None
 
-    def _encode(self, events: Sequence[Event], content: Any) -> str:
-        return json.dumps(
+    def _encode(self, events: Sequence[Event], content: Any) -> Frame:
+        text = json.dumps(
             {
                 "topic": self.topic,
                 "epoch": self._epoch,
@@ -339,6 +397,7 @@ class Feed:
             separators=(",", ":"),
             ensure_ascii=False,
         )
+        return Frame.of(text)
 
 
 class Hub:
@@ -452,6 +511,8 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
     """
 
     topics: Sequence[str] = ()
+    # The hub listens for all: a channel of its own would be a subscription in Redis a browser.
+    channel_layer_alias = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -470,6 +531,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
             await self.close(CLOSE_FORBIDDEN)
             return
         await self.accept()
+        self._viewer.write = self.scope.get("extensions", {}).get(WIRE_EXTENSION)
         for topic in self.topics:
             self.subscribe(topic)
         self._sender = asyncio.create_task(self._serve(), name="live-viewer")
@@ -496,8 +558,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
         await self.close(CLOSE_STALLED if self._viewer.stalled.is_set() else CLOSE_FORBIDDEN)
 
     async def _send_frames(self) -> None:
-        while True:
-            await self.send(text_data=await self._viewer.frames.get())
+        await self._viewer.send_waiting(self.send)
 
     async def _watch_rights(self) -> None:
         while True:

@@ -50,6 +50,7 @@ def web_program(
             *(sys.executable, "-m", "uvicorn", "moderation_site.asgi:application"),
             *("--host", host, "--port", str(port), "--workers", str(processes)),
             *("--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "5"),
+            *("--ws", "moderation_site.sockets:WireProtocol", "--ws-per-message-deflate", "false"),
             # A process busy with a full core is not a dead one.
             *("--timeout-worker-healthcheck", "30"),
         ],

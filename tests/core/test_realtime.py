@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -17,9 +18,11 @@ from django.db import transaction
 from django.urls import re_path
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+from websockets.protocol import Protocol, Side
 
 from apps.core import realtime
-from apps.core.realtime import Event, LiveConsumer, Publisher, Viewer, publish
+from apps.core.realtime import Event, Frame, LiveConsumer, Publisher, Viewer, publish
+from moderation_site.sockets import WireProtocol
 
 PATIENCE_S = 30.0
 TOPIC = "kitchen"
@@ -33,9 +36,11 @@ class Kitchen(LiveConsumer):
         return type(self).is_welcome
 
 
-@pytest.fixture
-async def address(stores: object, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
-    """A web process in this test's own event loop."""
+@pytest.fixture(params=[WireProtocol, "websockets-sansio"], ids=["wire", "plain"])
+async def address(
+    request: pytest.FixtureRequest, stores: object, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[str]:
+    """A web process in this test's own event loop, with bytes that are shared and without."""
     monkeypatch.setattr(Kitchen, "is_welcome", True)
     app = URLRouter([re_path("live$", Kitchen.as_asgi())])
     config = uvicorn.Config(
@@ -43,7 +48,8 @@ async def address(stores: object, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         port=0,
         log_level="warning",
         lifespan="off",
-        ws="websockets-sansio",
+        ws=request.param,
+        ws_per_message_deflate=request.param is not WireProtocol,
         timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
@@ -73,16 +79,20 @@ async def settled(socket: ClientConnection) -> int:
 
 def say(kind: str, *ids: int, **rest: Any) -> None:
     # What `publish` does on commit: these tests have no database.
-    realtime._publisher().offer(TOPIC, kind, max(1, len(ids)), ids, rest or None)
+    realtime._publisher().offer(TOPIC, Event(kind, max(1, len(ids)), list(ids), rest or None))
 
 
 async def test_event_reaches_the_viewer_with_ids_and_count(address: str) -> None:
     async with connect(address) as socket:
         number = await settled(socket)
+        before_s = time.time()
         say("done", 4, 7)
         frame = await next_frame(socket)
     assert frame["seq"] == number + 1
-    assert frame["events"] == [{"kind": "done", "count": 2, "ids": [4, 7], "payload": None}]
+    (event,) = frame["events"]
+    since_s = event.pop("since_s")
+    assert event == {"kind": "done", "count": 2, "ids": [4, 7], "payload": None}
+    assert before_s <= since_s <= time.time()
 
 
 async def test_many_events_are_few_frames_without_a_gap(address: str) -> None:
@@ -127,7 +137,7 @@ async def send_raw(number: int, events: list[dict[str, Any]] | None) -> None:
 
 
 async def test_message_lost_in_redis_shows_as_a_jump(address: str) -> None:
-    one = {"kind": "done", "count": 1, "ids": [1], "payload": None}
+    one = {"kind": "done", "count": 1, "ids": [1], "payload": None, "since_s": 1.5}
     async with connect(address) as socket:
         number = await settled(socket)
         await send_raw(1, [one])
@@ -137,7 +147,7 @@ async def test_message_lost_in_redis_shows_as_a_jump(address: str) -> None:
 
 
 async def test_last_message_lost_shows_by_the_beacon(address: str) -> None:
-    one = {"kind": "done", "count": 1, "ids": [1], "payload": None}
+    one = {"kind": "done", "count": 1, "ids": [1], "payload": None, "since_s": 1.5}
     async with connect(address) as socket:
         number = await settled(socket)
         await send_raw(1, [one])
@@ -257,11 +267,45 @@ async def until(is_so: Callable[[], bool]) -> None:
 async def test_viewer_queue_is_bounded() -> None:
     viewer = Viewer()
     for _ in range(realtime.VIEWER_QUEUE_FRAMES):
-        viewer.offer("frame")
+        viewer.offer(Frame.of("frame"))
     assert not viewer.stalled.is_set()
-    viewer.offer("one too many")
+    viewer.offer(Frame.of("one too many"))
     assert viewer.stalled.is_set()
-    assert viewer.frames.qsize() == realtime.VIEWER_QUEUE_FRAMES
+    assert viewer.waiting == realtime.VIEWER_QUEUE_FRAMES
+
+
+async def test_frame_never_overtakes_one_that_waits() -> None:
+    sent: list[str] = []
+    is_open = asyncio.Event()
+
+    async def send(text: str) -> None:
+        await is_open.wait()
+        sent.append(text)
+
+    def write(wire: bytes) -> bool:
+        if is_open.is_set():
+            sent.append(wire[2:].decode())
+        return is_open.is_set()
+
+    viewer = Viewer()
+    viewer.write = write
+    sending = asyncio.create_task(viewer.send_waiting(send))
+    viewer.offer(Frame.of("first"))
+    await until(lambda: not viewer.waiting)  # it is being sent
+    is_open.set()
+    viewer.offer(Frame.of("second"))
+    await until(lambda: len(sent) == 2)
+    viewer.offer(Frame.of("third"))
+    sending.cancel()
+    assert sent == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
+def test_frame_is_the_bytes_that_the_library_would_send(size: int) -> None:
+    text = "字" * (size // 3) + "x" * (size % 3)
+    connection = Protocol(Side.SERVER)
+    connection.send_text(text.encode())
+    assert Frame.of(text).wire == b"".join(connection.data_to_send())
 
 
 # ---------- the sending side ----------
@@ -289,7 +333,7 @@ def test_nothing_is_told_before_the_commit(offers: list[tuple[Any, ...]]) -> Non
     with transaction.atomic():
         publish(TOPIC, "done", ids=[1])
         assert offers == []
-    assert offers == [(TOPIC, "done", 1, (1,), None)]
+    assert offers == [(TOPIC, Event("done", 1, [1]))]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -304,14 +348,18 @@ def test_what_was_rolled_back_is_never_told(offers: list[tuple[Any, ...]]) -> No
 def test_count_is_honest_when_ids_are_a_sample(offers: list[tuple[Any, ...]]) -> None:
     publish(TOPIC, "done", ids=list(range(500)))
     publish(TOPIC, "seen", ids=[1, 2], count=90)
-    assert [(offer[2], len(offer[3])) for offer in offers] == [(500, realtime.IDS_KEPT), (90, 2)]
+    assert [(event.count, len(event.ids)) for _, event in offers] == [
+        (500, realtime.IDS_KEPT),
+        (90, 2),
+    ]
 
 
 def test_events_of_a_kind_merge_and_keep_the_newest() -> None:
     event = Event("done")
-    event.merge(200, list(range(100)), {"a": 1})
-    event.merge(5, [900, 901], None)
+    event.merge(Event("done", 200, list(range(100)), {"a": 1}, since_s=3.0))
+    event.merge(Event("done", 5, [900, 901], None, since_s=4.0))
     assert (event.count, event.ids[-1], len(event.ids), event.payload) == (205, 901, 100, {"a": 1})
+    assert event.since_s == 3.0
 
 
 def test_publisher_of_a_process_is_one(stores: object) -> None:

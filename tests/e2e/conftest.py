@@ -132,6 +132,7 @@ def _start_web(processes: Processes, listening: socket.socket) -> str:
     processes.start(
         "web",
         *("uvicorn", "moderation_site.asgi:application", "--fd", str(listening.fileno())),
+        *("--ws", "moderation_site.sockets:WireProtocol", "--ws-per-message-deflate", "false"),
         *("--no-access-log", "--timeout-graceful-shutdown", "1"),
         pass_fds=(listening.fileno(),),
     )

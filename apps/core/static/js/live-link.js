@@ -4,7 +4,7 @@
 // `hx-trigger="live:review from:body"` refetches a fragment. Frames of a topic are numbered: when
 // a number is missing, or the server's epoch changed, `live:gap` says that anything may have been
 // missed, and whoever shows state refetches it. (See apps/core/realtime.py.)
-const FIRST_WAIT_MS = 500;
+const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 15_000;
 const CLOSE_FORBIDDEN = 4403;
 const SHAPE = { live: "healthy", connecting: "busy", reconnecting: "busy", stale: "degraded", ended: "idle" };
