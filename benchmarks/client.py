@@ -8,10 +8,11 @@ does hits all alike. The synchronous face is measured beside a bare blocking stu
 from __future__ import annotations
 
 import argparse
+import random
 import statistics
 import struct
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 import grpc
@@ -26,7 +27,7 @@ from benchmarks.replicas import add_repository_argument, triton_replicas
 from inference import AsyncModerationClient, ClientConfig, ModerationClient, ReplicaConfig
 
 BATCHES = (1, 16, 64, 256)
-BLOCK = 5
+BLOCK = 10
 
 Judge = Callable[[list[str]], Awaitable[object]]
 Sample = tuple[float, float]
@@ -41,9 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: dict[str, Any]) -> dict[str, Any]:
     with triton_replicas(1, options) as running:
         replica = running.replicas[0]
-        rows = uvloop.run(_measure(replica, options["calls"]))
-        sync_rows = _measure_sync(replica, options["calls"])
-    return {"rows": rows, "overhead": _overhead(rows), "sync_rows": sync_rows}
+        measured = uvloop.run(_measure(replica, options["calls"]))
+        sync = _measure_sync(replica, options["calls"])
+    return {
+        "rows": [row for series in measured for row in series.rows()],
+        "overhead": [
+            series.overhead(way) for way in ("ours", "tritonclient") for series in measured
+        ],
+        "sync_rows": [row for series in sync for row in series.rows()],
+        "sync_overhead": [series.overhead("ours") for series in sync],
+    }
 
 
 def texts_of(batch: int) -> list[str]:
@@ -96,8 +104,8 @@ def _tritonclient(client: triton_aio.InferenceServerClient) -> Judge:
 # ---------------------------------------------------------------- measuring
 
 
-async def _measure(replica: ReplicaConfig, calls: int) -> list[dict[str, Any]]:
-    rows = []
+async def _measure(replica: ReplicaConfig, calls: int) -> list[Series]:
+    measured = []
     channel = grpc.aio.insecure_channel(replica.grpc)
     async with AsyncModerationClient(ClientConfig([replica])) as client:
         official = triton_aio.InferenceServerClient(replica.grpc)
@@ -107,17 +115,24 @@ async def _measure(replica: ReplicaConfig, calls: int) -> list[dict[str, Any]]:
             "tritonclient": _tritonclient(official),
         }
         for batch in BATCHES:
-            taken: dict[str, list[Sample]] = {way: [] for way in ways}
+            series = Series(batch, ways)
             texts = texts_of(batch)
             for way in ways.values():
                 await _block(way, texts)
-            for _ in range(max(1, calls // BLOCK)):
-                for name, way in ways.items():
-                    taken[name] += await _block(way, texts)
-            rows += [_row(batch, way, values) for way, values in taken.items()]
+            for names in _turns(ways, calls):
+                for name in names:
+                    series.add(name, await _block(ways[name], texts))
+            measured.append(series)
         await official.close()
     await channel.close()
-    return rows
+    return measured
+
+
+def _turns(ways: Iterable[str], calls: int) -> Iterator[list[str]]:
+    """The ways in a new order each time: who comes after whom must not matter."""
+    chance = random.Random(3)
+    for _ in range(max(1, calls // BLOCK)):
+        yield chance.sample(list(ways), k=len(list(ways)))
 
 
 async def _block(judge: Judge, texts: list[str]) -> list[Sample]:
@@ -129,40 +144,64 @@ async def _block(judge: Judge, texts: list[str]) -> list[Sample]:
     return taken
 
 
-def _row(batch: int, way: str, samples: list[Sample]) -> dict[str, Any]:
-    """The median, since one call that met another process says nothing about the client.
+class Series:
+    """What all ways took with one batch size, block by block."""
 
-    Beside it the tenth percentile, which a busy machine disturbs less, and this process's own CPU
-    time, which it hardly disturbs.
-    """
-    wall_us = [wall_s * 1e6 for wall_s, _ in samples]
-    return {
-        "batch": batch,
-        "way": way,
-        "us_per_call": round(statistics.median(wall_us), 1),
-        "p10_us": round(statistics.quantiles(wall_us, n=10)[0], 1),
-        "cpu_us": round(statistics.median(cpu_s for _, cpu_s in samples) * 1e6, 1),
-        "calls": len(samples),
-    }
+    def __init__(self, batch: int, ways: Iterable[str]) -> None:
+        self.batch = batch
+        self.blocks: dict[str, list[list[Sample]]] = {way: [] for way in ways}
 
+    def add(self, way: str, block: list[Sample]) -> None:
+        self.blocks[way].append(block)
 
-def _overhead(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Ours over the bare stub, by each of the three measures."""
-    by_way = {(row["batch"], row["way"]): row for row in rows}
-    table = []
-    for batch in BATCHES:
-        ours, bare = by_way[batch, "ours"], by_way[batch, "bare"]
-        added = {
-            f"added_{name}": round(ours[name] - bare[name], 1)
-            for name in ("us_per_call", "p10_us", "cpu_us")
+    def rows(self) -> list[dict[str, Any]]:
+        """The median, since one call that met another process says nothing about the client.
+
+        Beside it the tenth percentile, which a busy machine disturbs less, and this process's own
+        CPU time, which it hardly disturbs.
+        """
+        table = []
+        for way, blocks in self.blocks.items():
+            wall_us = [wall_s * 1e6 for block in blocks for wall_s, _ in block]
+            cpu_us = [cpu_s * 1e6 for block in blocks for _, cpu_s in block]
+            row = {
+                "batch": self.batch,
+                "way": way,
+                "us_per_call": round(statistics.median(wall_us), 1),
+                "p10_us": round(statistics.quantiles(wall_us, n=10)[0], 1),
+                "cpu_us": round(statistics.median(cpu_us), 1),
+                "calls": len(wall_us),
+            }
+            table.append(row)
+        return table
+
+    def overhead(self, way: str) -> dict[str, Any]:
+        """Over the bare stub: the median of the differences between neighbouring blocks.
+
+        Load that comes and goes is in both of a pair. In the difference of two medians over the
+        whole run it is not.
+        """
+        added_us = self._between(way, 0)
+        bare_us = statistics.median(wall_s for each in self.blocks["bare"] for wall_s, _ in each)
+        return {
+            "batch": self.batch,
+            "way": way,
+            "added_us": round(added_us, 1),
+            "added_percent": round(100 * added_us / (bare_us * 1e6), 1),
+            "added_cpu_us": round(self._between(way, 1), 1),
         }
-        percent = round(100 * (ours["us_per_call"] / bare["us_per_call"] - 1), 1)
-        table.append({"batch": batch, **added, "added_percent": percent})
-    return table
+
+    def _between(self, way: str, part: int) -> float:
+        pairs = zip(self.blocks[way], self.blocks["bare"], strict=True)
+        return 1e6 * statistics.median(
+            statistics.median(sample[part] for sample in theirs)
+            - statistics.median(sample[part] for sample in bare)
+            for theirs, bare in pairs
+        )
 
 
-def _measure_sync(replica: ReplicaConfig, calls: int) -> list[dict[str, Any]]:
-    rows = []
+def _measure_sync(replica: ReplicaConfig, calls: int) -> list[Series]:
+    measured = []
     with (
         grpc.insecure_channel(replica.grpc) as channel,
         ModerationClient(ClientConfig([replica])) as client,
@@ -174,15 +213,15 @@ def _measure_sync(replica: ReplicaConfig, calls: int) -> list[dict[str, Any]]:
 
         ways: dict[str, Callable[[list[str]], object]] = {"ours": client.classify, "bare": bare}
         for batch in BATCHES:
-            taken: dict[str, list[Sample]] = {way: [] for way in ways}
+            series = Series(batch, ways)
             texts = texts_of(batch)
             for way in ways.values():
-                way(texts)
-            for _ in range(max(1, calls // BLOCK)):
-                for name, way in ways.items():
-                    taken[name] += _sync_block(way, texts)
-            rows += [_row(batch, way, values) for way, values in taken.items()]
-    return rows
+                _sync_block(way, texts)
+            for names in _turns(ways, calls):
+                for name in names:
+                    series.add(name, _sync_block(ways[name], texts))
+            measured.append(series)
+    return measured
 
 
 def _sync_block(judge: Callable[[list[str]], object], texts: list[str]) -> list[Sample]:

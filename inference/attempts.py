@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -75,6 +75,7 @@ class _Attempt:
     # Its time is the deadline's. The clock would not tell afterwards: uvloop's timers fire up to
     # a millisecond early, and a retry of the last half millisecond would be paid for nothing.
     has_all_there_is: bool
+    call: Call | None = None
 
 
 class Caller:
@@ -93,6 +94,12 @@ class Caller:
         self._budget = RetryBudget(config.retry)
         self._backoff = Backoff(config.retry, chance)
         self._hedge_timer = HedgeTimer(config.hedge)
+        self._is_hedging = config.hedge.enabled
+        self._most_abandoned = config.deadlines.max_abandoned_per_replica
+        self._attempt_limit_s = config.deadlines.attempt_timeout_ms / 1000
+        is_kept = config.deadlines.mode is ExpiryMode.WAIT_LOCALLY
+        # How much later than the attempt the deadline on the wire is.
+        self._slack_s = config.deadlines.abandon_slack_ms / 1000 if is_kept else 0.0
         # A dropped grpc.aio call cancels itself on the wire; these must not, until we close.
         # By number, so that a finished call is in no cycle and its socket closes at once.
         self._abandoned: dict[int, Call] = {}
@@ -117,13 +124,17 @@ class Caller:
             breaker=Breaker(self._config.breaker, self._chance, on_change),
         )
 
-    async def run(self, job: Job[Answer]) -> Answer:
+    def run(self, job: Job[Answer]) -> Coroutine[Any, Any, Answer]:
         """All attempts of one call."""
+        hooks = self._hooks
+        if hooks.on_call_start is None and hooks.on_call is None:
+            return self._attempts(job)
+        return self._attempts_told(job)
+
+    async def _attempts_told(self, job: Job[Answer]) -> Answer:
         hooks = self._hooks
         if hooks.on_call_start is not None:
             hooks.on_call_start(CallStartEvent(job.request_id, job.model.name, job.batch))
-        if hooks.on_call is None:
-            return await self._attempts(job)
         started_s = time.monotonic()
         outcome = "cancelled"
         try:
@@ -135,20 +146,19 @@ class Caller:
         else:
             return answer
         finally:
-            latency_ms = (time.monotonic() - started_s) * 1000
-            hooks.on_call(
-                CallEvent(
-                    job.request_id, job.model.name, outcome, latency_ms, job.attempts, job.batch
+            if hooks.on_call is not None:
+                latency_ms = (time.monotonic() - started_s) * 1000
+                hooks.on_call(
+                    CallEvent(
+                        job.request_id, job.model.name, outcome, latency_ms, job.attempts, job.batch
+                    )
                 )
-            )
 
     async def _attempts(self, job: Job[Answer]) -> Answer:
         self._budget.deposit()
         while True:
             try:
-                if self._config.hedge.enabled:
-                    return await self._hedged(job)
-                return await self._attempt(job)
+                return await (self._hedged(job) if self._is_hedging else self._attempt(job))
             except InferenceError as error:
                 error.attempts = job.attempts
                 delay_s = self._delay_before_retry(job, error)
@@ -190,11 +200,10 @@ class Caller:
             NoReplicaError: none may be called.
         """
         replicas = self.pool.replicas
-        most_abandoned = self._config.deadlines.max_abandoned_per_replica
         refused_by = None
         for load in self.balancer.order(self.pool.loads, now_s, avoid):
             replica = replicas[load.name]
-            if replica.abandoned >= most_abandoned:
+            if replica.abandoned >= self._most_abandoned:
                 refused_by = "owes too many answers"
                 continue
             permit = replica.breaker.try_acquire(now_s)
@@ -207,7 +216,9 @@ class Caller:
         this = self._begin(job)
         outcome = "cancelled"
         try:
-            answer = await self._exchange(job, this)
+            this.call = self.pool.send(this.replica, job.payload, this.wait_s + self._slack_s)
+            response = await this.call.response(this.wait_s)
+            answer = job.decode(response, job.request_id, this.replica.name)
         except InferenceError as error:
             outcome = error.kind
             self._on_failure(job, this, error)
@@ -223,6 +234,8 @@ class Caller:
             self._on_success(this)
             return answer
         finally:
+            if this.call is not None and not this.call.is_done:
+                self._leave(this.replica, this.call)
             if self._hooks.on_attempt is not None:
                 self._hooks.on_attempt(_event(job, this, outcome))
 
@@ -240,29 +253,16 @@ class Caller:
         replica, permit = self.choose(job.failed_on, now_s)
         job.attempts += 1
         job.trying = replica.name
-        limit_s = self._config.deadlines.attempt_timeout_ms / 1000
+        limit_s = self._attempt_limit_s
         wait_s = min(limit_s, remaining_s)
         return _Attempt(replica, permit, job.attempts, now_s, wait_s, remaining_s <= limit_s)
-
-    async def _exchange(self, job: Job[Answer], this: _Attempt) -> Answer:
-        limits, replica = self._config.deadlines, this.replica
-        wire_s = this.wait_s
-        if limits.mode is ExpiryMode.WAIT_LOCALLY:
-            wire_s += limits.abandon_slack_ms / 1000
-        call = self.pool.send(replica, job.payload, wire_s)
-        try:
-            response = await call.response(this.wait_s)
-        finally:
-            if not call.is_done:
-                self._leave(replica, call)
-        return job.decode(response, job.request_id, replica.name)
 
     def _on_success(self, this: _Attempt) -> None:
         now_s = time.monotonic()
         latency_ms = (now_s - this.started_s) * 1000
         this.replica.load.on_success(latency_ms, now_s)
         this.replica.breaker.on_success(this.permit, now_s)
-        if self._config.hedge.enabled:
+        if self._is_hedging:
             self._hedge_timer.observe(latency_ms)
 
     def _leave(self, replica: Replica, call: Call) -> None:

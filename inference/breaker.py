@@ -28,6 +28,9 @@ class BreakerState(StrEnum):
     FORCED_CLOSED = "forced_closed"
 
 
+CLOSED = BreakerState.CLOSED  # looking a member up is a call of its own before Python 3.12
+
+
 @dataclass(frozen=True, slots=True)
 class Permit:
     """The right to make one call. Give it back by exactly one of the breaker's ``on_*``."""
@@ -45,6 +48,13 @@ class BreakerChange:
     open_s: float
 
 
+@dataclass(slots=True)
+class _Bucket:
+    index: int
+    successes: int = 0
+    failures: int = 0
+
+
 class _Window:
     """Successes and failures of the last ``window_s``, in ten buckets."""
 
@@ -53,24 +63,26 @@ class _Window:
         self.clear()
 
     def clear(self) -> None:
-        self._buckets: list[tuple[int, int, int]] = []  # (index, successes, failures)
+        self._buckets: list[_Bucket] = []
+        self._last = _Bucket(-1)
 
     def add(self, now_s: float, *, failed: bool) -> None:
         index = int(now_s / self._bucket_s)
-        if self._buckets and self._buckets[-1][0] >= index:
-            last, successes, failures = self._buckets[-1]
-            self._buckets[-1] = (last, successes + (not failed), failures + failed)
-            return
-        self._buckets.append((index, int(not failed), int(failed)))
-        if len(self._buckets) > BUCKETS:
+        if index > self._last.index:
+            self._last = _Bucket(index)
+            self._buckets.append(self._last)
             self._drop_old(index)
+        if failed:
+            self._last.failures += 1
+        else:
+            self._last.successes += 1
 
     def totals(self, now_s: float) -> tuple[int, int]:
         self._drop_old(int(now_s / self._bucket_s))
-        return sum(b[1] for b in self._buckets), sum(b[2] for b in self._buckets)
+        return sum(b.successes for b in self._buckets), sum(b.failures for b in self._buckets)
 
     def _drop_old(self, index: int) -> None:
-        self._buckets = [bucket for bucket in self._buckets if bucket[0] > index - BUCKETS]
+        self._buckets = [bucket for bucket in self._buckets if bucket.index > index - BUCKETS]
 
 
 class Breaker:
@@ -127,7 +139,7 @@ class Breaker:
 
     def try_acquire(self, now_s: float) -> Permit | None:
         """A permit for one call, or None."""
-        if self._state is BreakerState.CLOSED:
+        if self._state is CLOSED:
             return self._ordinary
         change: BreakerChange | None = None
         with self._lock:
@@ -154,6 +166,10 @@ class Breaker:
         return first + (1.0 - first) * passed
 
     def on_success(self, permit: Permit, now_s: float) -> None:
+        with self._lock:
+            if permit is self._ordinary and self._state is CLOSED:
+                self._window.add(now_s, failed=False)  # nothing to judge: nearly every call
+                return
         self._record(permit, now_s, failed=False)
 
     def on_failure(self, permit: Permit, now_s: float) -> None:
@@ -171,7 +187,7 @@ class Breaker:
                     self._probe_is_out = False
 
     def _record(self, permit: Permit, now_s: float, *, failed: bool) -> None:
-        change: BreakerChange | None = None
+        change = None
         with self._lock:
             if permit.epoch == self._epoch:
                 change = self._judge(now_s, failed=failed)

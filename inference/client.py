@@ -132,15 +132,12 @@ class AsyncModerationClient:
             return []
         deadline = deadline or self._default_deadline()
         model = release or self.config.model
-        size = self.config.max_batch
-        if len(texts) <= size:
-            return await self._classify_batch(texts, deadline, model)
-        parts = [texts[start : start + size] for start in range(0, len(texts), size)]
-        judged = await asyncio.gather(
-            *(self._classify_batch(part, deadline, model) for part in parts),
-            return_exceptions=True,
-        )
-        return _put_together(parts, judged)
+        if len(texts) > self.config.max_batch:
+            return await self._classify_parts(texts, deadline, model)
+        try:
+            return await self._run(self._classify_job(texts, deadline, model))
+        except ModelFailedError as error:
+            return await self._judge_apart(texts, deadline, model, error)
 
     async def infer(
         self,
@@ -212,13 +209,16 @@ class AsyncModerationClient:
     def _default_deadline(self) -> Deadline:
         return Deadline.after(self.config.deadlines.default_budget_ms / 1000)
 
-    async def _classify_batch(
+    async def _classify_parts(
         self, texts: Sequence[str | bytes], deadline: Deadline, model: ModelRef
     ) -> list[Classification]:
-        try:
-            return await self._run(self._classify_job(texts, deadline, model))
-        except ModelFailedError as error:
-            return await self._judge_apart(texts, deadline, model, error)
+        size = self.config.max_batch
+        parts = [texts[start : start + size] for start in range(0, len(texts), size)]
+        judged = await asyncio.gather(
+            *(self.classify(part, deadline=deadline, release=model) for part in parts),
+            return_exceptions=True,
+        )
+        return _put_together(parts, judged)
 
     async def _judge_apart(
         self,

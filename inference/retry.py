@@ -124,6 +124,8 @@ class RetryBudget:
 
     def deposit(self) -> None:
         """Once for each call (not for each attempt)."""
+        if self._tokens >= self._reserve:
+            return  # full, as it is while all goes well: no lock
         with self._lock:
             self._tokens = min(self._reserve, self._tokens + self._ratio)
 

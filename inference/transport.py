@@ -283,7 +283,7 @@ class Call:
     ``on_end`` is called once, when the last byte has come or the call has failed.
     """
 
-    __slots__ = ("_call", "_loop", "_on_end", "_waiter")
+    __slots__ = ("_call", "_loop", "_on_end", "_waiter", "is_done")
 
     def __init__(
         self, call: Any, loop: asyncio.AbstractEventLoop, on_end: Callable[[], None]
@@ -292,10 +292,12 @@ class Call:
         self._loop = loop
         self._on_end = on_end
         self._waiter: asyncio.Future[None] | None = None
+        self.is_done = False
         # One callback for both uses: each costs grpc.aio a closure and a turn.
         call.add_done_callback(self._end)
 
     def _end(self, _: Any) -> None:
+        self.is_done = True
         self._on_end()
         if self._waiter is not None:
             _resolve(self._waiter)
@@ -303,10 +305,6 @@ class Call:
     def on_done(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` too at the end."""
         self._call.add_done_callback(lambda _: callback())
-
-    @property
-    def is_done(self) -> bool:
-        return bool(self._call.done())
 
     def cancel(self) -> None:
         self._call.cancel()
@@ -319,14 +317,14 @@ class Call:
             AttemptTimeoutError: no answer in time; the call goes on.
             InferenceError: the call failed; the class says how.
         """
-        if not self._call.done():
+        if not self.is_done:
             self._waiter = waiter = self._loop.create_future()
             timer = self._loop.call_later(wait_s, _resolve, waiter)
             try:
                 await waiter
             finally:
                 timer.cancel()
-            if not self._call.done():
+            if not self.is_done:
                 raise AttemptTimeoutError(f"no answer in {wait_s * 1000:.0f} ms")
         try:
             return await self._call
