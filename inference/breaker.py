@@ -3,6 +3,10 @@
 closed ──rate too high──▶ open ──time over──▶ half_open ──probe succeeds──▶ ramping ──▶ closed
                            ▲                      │ probe fails: longer        │
                            └──────────────────────┴────────────────────────────┘
+
+A replica that does not answer health checks opens it too, so that no call is lost to find out; when
+it answers again, it is half open at once, and the next answer, to a call or a health check, is the
+probe. So a replica comes back by a ramp also where no calls are made.
 """
 
 from __future__ import annotations
@@ -110,6 +114,7 @@ class Breaker:
         self._openings = 0  # since it was last closed: the exponent of the open time
         self._open_until_s = 0.0
         self._probe_is_out = False
+        self._is_unreachable = False  # opened by health checks and not closed since
 
     @property
     def state(self) -> BreakerState:
@@ -179,6 +184,33 @@ class Breaker:
         """Count a failure that was recognised only after its call had given its permit back."""
         self._record(self._ordinary, now_s, failed=True)
 
+    def on_unreachable(self, now_s: float, reason: str) -> None:
+        """It answers no health check, and others can take its calls."""
+        change: BreakerChange | None = None
+        with self._lock:
+            if self._state in (BreakerState.CLOSED, BreakerState.HALF_OPEN, BreakerState.RAMPING):
+                change = self._open(now_s, reason)
+            self._is_unreachable = self._state is BreakerState.OPEN
+        self._tell(change)
+
+    def on_reachable(self, now_s: float) -> None:
+        """It answers health checks. Of one that failed calls this says nothing."""
+        if self._state is BreakerState.CLOSED:
+            return
+        with self._lock:
+            change = self._after_health_check(now_s)
+        self._tell(change)
+
+    def _after_health_check(self, now_s: float) -> BreakerChange | None:
+        match self._state:
+            case BreakerState.OPEN if self._is_unreachable:
+                return self._move(BreakerState.HALF_OPEN, now_s, "probing")
+            case BreakerState.HALF_OPEN if self._is_unreachable and not self._probe_is_out:
+                return self._move(BreakerState.RAMPING, now_s, "the probe succeeded")
+            case BreakerState.RAMPING if self._ramp_share(now_s) >= 1.0:
+                return self._close(now_s)
+        return None
+
     def on_neither(self, permit: Permit) -> None:
         """The call said nothing about the replica (our own fault, or cancelled)."""
         if permit.is_probe:
@@ -225,6 +257,7 @@ class Breaker:
 
     def _close(self, now_s: float) -> BreakerChange:
         self._openings = 0
+        self._is_unreachable = False
         return self._move(BreakerState.CLOSED, now_s, "")
 
     def _move(

@@ -106,9 +106,14 @@ class Monitor:
         load = replica.load
         if not after.is_model_ready:
             reason = "the model is not ready" if after.is_reachable else "no answer"
-            self._balancer.eject(load, self._pool.loads, now_s, reason)
-        elif load.is_ejected(now_s) and not replica.is_held_out:
-            self._balancer.readmit(load)
+            is_spared = self._balancer.eject(load, self._pool.loads, now_s, reason)
+            # One missed check is no proof: where nobody else is left, calls go on trying.
+            if is_spared and not after.is_reachable:
+                replica.breaker.on_unreachable(now_s, reason)
+        else:
+            if load.is_ejected(now_s) and not replica.is_held_out:
+                self._balancer.readmit(load)
+            replica.breaker.on_reachable(now_s)
         if before.is_model_ready != after.is_model_ready:
             self._tell(replica, before, after)
 

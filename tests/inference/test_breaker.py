@@ -140,6 +140,44 @@ def test_results_from_before_a_change_say_nothing_about_the_new_state() -> None:
     assert subject.state is BreakerState.RAMPING
 
 
+def test_a_replica_without_an_answer_is_out_and_comes_back_by_probe_and_ramp() -> None:
+    subject = breaker()
+    subject.on_unreachable(0.0, "no answer")
+    assert (subject.state, subject.reason) == (BreakerState.OPEN, "no answer")
+    subject.on_unreachable(0.5, "no answer")
+    assert subject.seconds_to_probe(0.5) == pytest.approx(0.5)
+    subject.on_reachable(0.6)
+    assert subject.state is BreakerState.HALF_OPEN
+    succeed(subject, 0.7)
+    assert subject.state is BreakerState.RAMPING
+    subject.on_reachable(0.8)
+    assert subject.state is BreakerState.RAMPING
+    subject.on_reachable(0.7 + CONFIG.ramp_s)
+    assert subject.state is BreakerState.CLOSED
+
+
+def test_without_calls_a_health_check_is_the_probe_but_not_beside_one() -> None:
+    idle, busy = breaker(), breaker()
+    for subject in (idle, busy):
+        subject.on_unreachable(0.0, "no answer")
+        subject.on_reachable(0.1)
+    permit_of(busy, 0.2)
+    for subject in (idle, busy):
+        subject.on_reachable(0.3)
+    assert (idle.state, busy.state) == (BreakerState.RAMPING, BreakerState.HALF_OPEN)
+
+
+def test_health_checks_do_not_excuse_failed_calls() -> None:
+    subject = breaker()
+    fail(subject, 0.0, 10)
+    subject.on_reachable(0.5)
+    assert subject.state is BreakerState.OPEN
+    subject.force(BreakerState.FORCED_OPEN, 0.6)
+    subject.on_unreachable(0.7, "no answer")
+    subject.on_reachable(0.8)
+    assert subject.state is BreakerState.FORCED_OPEN
+
+
 def test_an_operator_holds_it_until_reset() -> None:
     subject = breaker()
     subject.force(BreakerState.FORCED_OPEN, 0.0)
