@@ -151,6 +151,8 @@ CELERY_BEAT_SCHEDULE = {
     "fold-totals": {"task": "apps.dashboard.tasks.fold_metric_totals", "schedule": 10.0},
     "roll-up": {"task": "apps.dashboard.tasks.roll_up_history", "schedule": 10.0},
     "record-events": {"task": "apps.dashboard.tasks.record_operational_events", "schedule": 1.0},
+    "expire-messages": {"task": "apps.review.tasks.expire_messages", "schedule": 30.0},
+    "forget-absent": {"task": "apps.review.tasks.forget_absent", "schedule": 21600.0},
     "settle-tally": {"task": "apps.review.tasks.settle_tally", "schedule": 10.0},
 }
 
@@ -198,6 +200,10 @@ SESSION_COOKIE_AGE = 60 * 60 * 12
 # How long an opened item is one person's, and how long a decision can be taken back.
 REVIEW_LEASE_S = env.integer("REVIEW_LEASE_S", 120, least=10)
 REVIEW_UNDO_S = env.integer("REVIEW_UNDO_S", 10)
+
+# ---------- retention ----------
+# Messages are removed this many days after they came, with everything about them; 0 keeps them.
+RETENTION_DAYS = env.integer("RETENTION_DAYS", 0)
 
 # ---------- /metrics ----------
 # The bearer token that Prometheus sends. Without one only callers on this machine are answered.

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from zlib import crc32
 
+from django.db import connection
+
 # Any number no other part uses: advisory locks share one space.
 DELETION_LOCK = 0x43574445
 _BUCKETS = 64
@@ -26,3 +28,14 @@ def bucket_of(group: str) -> int:
 def buckets_of(groups: Iterable[str]) -> list[int]:
     """Sorted, so that two transactions never wait for each other in a circle."""
     return sorted({bucket_of(group) for group in groups})
+
+
+def keep_arrivals_out() -> None:
+    """Until the transaction ends. Take it first of all: whoever deletes a message holds a bucket
+    while it waits for rows.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_advisory_xact_lock(%s, bucket)) FROM generate_series(0, %s) AS bucket",
+            [DELETION_LOCK, _BUCKETS - 1],
+        )

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from celery import shared_task
+from django.utils import timezone
 
-from apps.review.services import tally
+from apps.review.services import retention, tally
+
+# Shorter than the half minute between two of these tasks, and than a warm shutdown waits.
+RETENTION_FOR_S = 4.0
 
 
 @shared_task
 def settle_tally() -> None:
     tally.settle()
+
+
+@shared_task(ignore_result=True, expires=30)
+def expire_messages() -> None:
+    """Nothing without RETENTION_DAYS."""
+    before = retention.cutoff(timezone.now())
+    if before is not None:
+        retention.expire(before=before, for_s=RETENTION_FOR_S)
+
+
+@shared_task(ignore_result=True, expires=3600)
+def forget_absent() -> None:
+    """Senders and deletions whose messages are all gone. Likewise."""
+    before = retention.cutoff(timezone.now())
+    if before is not None:
+        retention.forget_absent(before=before)

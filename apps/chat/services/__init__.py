@@ -2,5 +2,16 @@
 
 from apps.chat.services.deletion import Deleted, delete_message
 from apps.chat.services.ingest import Ingested, NewMessage, Outcome, ingest_messages
+from apps.chat.services.retention import Forgotten, forget_deletions, forget_senders
 
-__all__ = ["Deleted", "Ingested", "NewMessage", "Outcome", "delete_message", "ingest_messages"]
+__all__ = [
+    "Deleted",
+    "Forgotten",
+    "Ingested",
+    "NewMessage",
+    "Outcome",
+    "delete_message",
+    "forget_deletions",
+    "forget_senders",
+    "ingest_messages",
+]
