@@ -54,8 +54,18 @@ class MessageFactory(DjangoModelFactory[Message]):
     text = "Free coins for everyone"
 
 
+def rules_release() -> Release:
+    """What gives verdicts while the model is away, likewise."""
+    return Release.objects.get_or_create(
+        kind=ReleaseKind.RULES,
+        is_active=True,
+        defaults={"model_name": "rules", "model_version": "1"},
+    )[0]
+
+
 def active_release() -> Release:
     """The model release that migrations make; again, where a test has emptied the tables."""
+    rules_release()
     return Release.objects.get_or_create(
         kind=ReleaseKind.MODEL,
         is_active=True,

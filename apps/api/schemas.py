@@ -190,7 +190,9 @@ LabelOut = Literal["ok", "spam", "toxic", "ad"]
 
 
 class VerdictOut(msgspec.Struct, frozen=True):
-    """The verdict that stands. A person's goes over the model's, the model's over the rules'."""
+    """The verdict that stands. A person's goes over any other; one of the model or of the policy's
+    lists (rules) over one that the lists alone gave while the model was away (fallback).
+    """
 
     label: Annotated[LabelOut | None, Meta(description=_("Null when undetermined."))]
     confidence: Annotated[
@@ -200,7 +202,7 @@ class VerdictOut(msgspec.Struct, frozen=True):
     scores: ScoresOut | None
     action: Literal["allow", "hold", "remove"]
     source: Literal["model", "rules", "fallback", "person"]
-    model: ModelOut | None
+    model: Annotated[ModelOut | None, Meta(description=_("Null when no model judged."))]
     reasons: list[str]
     timings_ms: TimingsOut | None
 

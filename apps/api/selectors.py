@@ -1,4 +1,5 @@
-"""Messages with the verdict that stands: a person's over the model's, the model's over the rules'.
+"""Messages with the verdict that stands: a person's over the model's and the lists', these over
+what the lists said while the model was away.
 
 One statement; each part of it walks a primary key.
 """
@@ -23,7 +24,8 @@ LEFT JOIN LATERAL (
   SELECT v.*, r.kind, r.model_name, r.model_version
   FROM scoring_verdict v JOIN releases_release r ON r.id = v.release_id
   WHERE v.message_id = m.id
-  ORDER BY v.source = 'model' DESC, v.label IS NOT NULL DESC, r.is_active DESC, v.created_at DESC
+  ORDER BY v.source = 'model' DESC, v.source = 'rules' DESC, v.label IS NOT NULL DESC,
+    r.is_active DESC, v.created_at DESC
   LIMIT 1
 ) v ON true
 LEFT JOIN review_decision p ON p.item_id = m.id AND p.undone_at IS NULL
@@ -80,7 +82,7 @@ def _verdict(row: tuple[Any, ...]) -> VerdictOut | None:
         scores=scores,
         action=person_action if by_person else action,
         source="person" if by_person else source,
-        model=ModelOut(row[17], row[18]) if source is not None else None,
+        model=ModelOut(row[17], row[18]) if source == "model" else None,
         reasons=row[12] or [],
         timings_ms=TimingsOut(*row[13:16]) if source is not None else None,
     )

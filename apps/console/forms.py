@@ -6,23 +6,49 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import ApiKey
 from apps.policies.judging import Limits
-from apps.policies.models import Label, Policy, PolicyVersion
-from apps.policies.services import TUNED
+from apps.policies.matching import Fault, PatternError, RuleSpec
+from apps.policies.models import Action, Label, Policy, PolicyVersion, RuleKind
+from apps.policies.services import MOST_RULES, TUNED, RuleChange, RuleKey
 
 NOTE_CHARS = PolicyVersion._meta.get_field("note").max_length
 NAME_CHARS = Policy._meta.get_field("name").max_length
 
 
+# A text area of entries holds no more than all of them, each as long as may be.
+ENTRIES_CHARS = 100_000
+# What an entry leads to, as `<label>:<action>`.
+OUTCOMES: tuple[tuple[str, str], ...] = (
+    *(
+        (f"{label}:{action}", f"{label}:{action}")
+        for label in TUNED
+        for action in (Action.REMOVE, Action.HOLD)
+    ),
+    (f"{Label.OK}:{Action.ALLOW}", f"{Label.OK}:{Action.ALLOW}"),
+)
+FAULT_WORDS = {
+    Fault.EMPTY: _("Line %(line)s holds nothing to look for."),
+    Fault.TOO_LONG: _("Line %(line)s is longer than 200 characters."),
+    Fault.NOT_A_DOMAIN: _("Line %(line)s is not a domain such as shop.example."),
+}
+TOO_MANY_RULES = _("A policy has at most %(most)s entries.")
+
+
 class PublishForm(forms.Form):
-    """Thresholds of each label as `<label>_hold` and `<label>_remove`, 0 to 1."""
+    """Thresholds of each label as `<label>_hold` and `<label>_remove`, 0 to 1; entries to add, one
+    a line, all of one kind and outcome; `drop`, `<kind>:<key>` of each entry to take out.
+    """
 
     based_on = forms.IntegerField(min_value=1, max_value=2**31 - 1)
     note = forms.CharField(max_length=NOTE_CHARS, required=False)
+    entries = forms.CharField(max_length=ENTRIES_CHARS, required=False)
+    entry_kind = forms.ChoiceField(choices=RuleKind, required=False)
+    entry_outcome = forms.ChoiceField(choices=OUTCOMES, required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -36,7 +62,40 @@ class PublishForm(forms.Form):
             hold, remove = data.get(f"{label}_hold"), data.get(f"{label}_remove")
             if hold is not None and remove is not None and hold > remove:
                 self.add_error(f"{label}_remove", _("Remove must not be below hold."))
+        self._check_entries()
         return data
+
+    def _check_entries(self) -> None:
+        kind = self.cleaned_data.get("entry_kind") or RuleKind.TERM
+        for line, pattern in self._lines():
+            try:
+                RuleSpec(RuleKind(kind), pattern, Label.OK, Action.ALLOW).key  # noqa: B018
+            except PatternError as error:
+                self.add_error("entries", FAULT_WORDS[error.fault] % {"line": line})
+
+    def _lines(self) -> list[tuple[int, str]]:
+        """What was typed, with the number of its line; empty lines are left out."""
+        lines = self.cleaned_data.get("entries", "").splitlines()
+        return [(at, line.strip()) for at, line in enumerate(lines, 1) if line.strip()]
+
+    def dropped(self) -> set[RuleKey]:
+        """The entries that are to go. One that is not there any more is no mistake."""
+        values = self.data.getlist("drop") if isinstance(self.data, QueryDict) else []
+        pairs = (value.split(":", 1) for value in values if ":" in value)
+        return {(RuleKind(kind), key) for kind, key in pairs if kind in RuleKind.values}
+
+    def rules(self) -> RuleChange:
+        kind = RuleKind(self.cleaned_data["entry_kind"] or RuleKind.TERM)
+        outcome = self.cleaned_data["entry_outcome"] or OUTCOMES[0][0]
+        label, action = outcome.split(":")
+        added = [
+            RuleSpec(kind, pattern, Label(label), Action(action))
+            for _line, pattern in self._lines()
+        ]
+        return RuleChange(added, self.dropped())
+
+    def refuse_more_entries(self) -> None:
+        self.add_error("entries", TOO_MANY_RULES % {"most": MOST_RULES})
 
     def limits(self) -> dict[Label, Limits]:
         data = self.cleaned_data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection
 from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
@@ -49,8 +50,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
+    """`listed` is how many entries the version has, `listed_before` its forerunner; both None
+    where the lists stayed as they were.
+    """
+
     version: PolicyVersion
     changes: Sequence[Change]
+    listed_before: int | None = None
+    listed: int | None = None
 
 
 def history(policy: Policy) -> list[HistoryEntry]:
@@ -58,13 +65,21 @@ def history(policy: Policy) -> list[HistoryEntry]:
     versions = list(
         policy.versions.select_related("created_by")
         .prefetch_related("thresholds")
+        .annotate(listed=Count("rule_list__rules"))
         .order_by("-number")[: HISTORY_VERSIONS + 1]
     )
     entries = [
-        HistoryEntry(version, _changes(older, version))
+        HistoryEntry(version, _changes(older, version), *_listed(older, version))
         for version, older in zip(versions, [*versions[1:], None], strict=True)
     ]
     return entries[:HISTORY_VERSIONS]
+
+
+def _listed(older: Any, version: Any) -> tuple[int | None, int | None]:
+    before = older.rule_list_id if older else None
+    if before == version.rule_list_id:
+        return None, None
+    return older.listed if older else 0, version.listed
 
 
 def _changes(older: PolicyVersion | None, version: PolicyVersion) -> list[Change]:

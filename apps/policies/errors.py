@@ -25,5 +25,13 @@ class ThresholdError(PolicyError):
         self.label = label
 
 
+class RuleError(PolicyError):
+    """The entry at `index` of those to be added can't be used, or there are too many."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(f"entry {index}: {reason}")
+        self.index = index
+
+
 class NameTakenError(PolicyError):
     """Another policy has that name."""

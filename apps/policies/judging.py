@@ -21,11 +21,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The limits of one policy version, by label. A label without limits never acts."""
+    """The limits of one policy version, by label. A label without limits never acts.
+
+    `rule_list_id` names the entries that decide before any score; None when there are none.
+    """
 
     version_id: int
     number: int
     limits: Mapping[Label, Limits]
+    rule_list_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Policies: versioned thresholds. A version is never changed, only succeeded."""
+"""Policies: versioned thresholds and lists. A version is never changed, only succeeded."""
 
 from __future__ import annotations
 
@@ -42,12 +42,24 @@ class Policy(models.Model):
         return self.name
 
 
+class RuleList(models.Model):
+    """The entries that a version decides by itself. Never changed: versions that leave the entries
+    as they are share one.
+    """
+
+    created_at = models.DateTimeField(db_default=Now())
+
+
 class PolicyVersion(models.Model):
     """One state of a policy. The highest number of a policy is in force."""
 
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="versions")
     number = models.PositiveIntegerField()
     note = models.CharField(max_length=200, blank=True)
+    # Null: no entries.
+    rule_list = models.ForeignKey(
+        RuleList, null=True, blank=True, on_delete=models.PROTECT, related_name="versions"
+    )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT
     )
@@ -73,5 +85,36 @@ class Threshold(models.Model):
             models.CheckConstraint(
                 condition=Q(hold__gte=0, hold__lte=F("remove"), remove__lte=1),
                 name="threshold_in_order",
+            ),
+        ]
+
+
+class RuleKind(models.TextChoices):
+    """Where an entry is looked for: among the words, or among the link domains."""
+
+    TERM = "term", _("term")
+    DOMAIN = "domain", _("domain")
+
+
+class Rule(models.Model):
+    """One entry of a list: a text that holds `pattern` is `label`, and `action` is what happens.
+
+    `pattern` stands as it was typed, `key` is what is compared.
+    """
+
+    rule_list = models.ForeignKey(RuleList, on_delete=models.CASCADE, related_name="rules")
+    kind = models.CharField(max_length=8, choices=RuleKind)
+    pattern = models.CharField(max_length=200)
+    key = models.CharField(max_length=200)
+    label = models.CharField(max_length=8, choices=Label)
+    action = models.CharField(max_length=8, choices=Action)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["rule_list", "kind", "key"], name="rule_unique"),
+            models.CheckConstraint(
+                condition=Q(label=Label.OK, action=Action.ALLOW)
+                | (~Q(label=Label.OK) & ~Q(action=Action.ALLOW)),
+                name="rule_only_ok_is_allowed",
             ),
         ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils.translation import gettext as _
 
 from apps.core.marks import count_kinds, pieces
-from apps.policies.models import Label
+from apps.policies.models import Label, Rule
 from apps.review.queue import QueueFilters
 from apps.review.reading import read
 from apps.review.selectors import QUEUE_ROWS, Card, QueuePage
@@ -23,6 +24,7 @@ def card_context(card: Card) -> dict[str, Any]:
         "altered": sum(kinds.values()),
         "reading": reading,
         "undone": [undone_word(name) for name in reading.undone] if reading else [],
+        "reasons": reason_words(card.verdict.reasons) if card.verdict else [],
         "not_mine": by_whom(card.decision) if card.decision else "",
         "labels": Label.choices,
     }
@@ -46,6 +48,14 @@ def _size(page: QueuePage, filters: QueueFilters) -> int:
     if filters.label is not None:
         return page.by_label.get(filters.label, 0)
     return page.by_label.get(None, 0) if filters.cause is not None else page.total
+
+
+def reason_words(reasons: Sequence[str]) -> list[str]:
+    """A verdict's reasons; in place of an entry's id, what the entry looks for."""
+    ids = [int(word) for reason in reasons if (word := reason.removeprefix("rule:")).isdecimal()]
+    patterns = dict(Rule.objects.filter(pk__in=ids).values_list("pk", "pattern")) if ids else {}
+    names = {f"rule:{id_}": _("List entry: %s") % pattern for id_, pattern in patterns.items()}
+    return [names.get(reason, reason) for reason in reasons]
 
 
 def undone_word(name: str) -> str:

@@ -1,7 +1,7 @@
 """One worker's loop: claim, judge, store, with the next batch on its way while one is judged.
 
-    claim ─▶ fetch ─▶ sort by length, cut into calls ─▶ Triton ─▶ judge ─▶ store, end the chunks
-    └─ one thread, again and again ────────────────┘   └─ three threads, a batch each ──────────┘
+    claim ─▶ fetch ─▶ lists ─▶ sort by length, cut into calls ─▶ Triton ─▶ judge ─▶ store
+    └─ one thread, again and again ─────────────────────────┘   └─ three, a batch each ─┘
 
 Nothing here holds truth. Killed at any line, the leases run out and another worker goes on.
 """
@@ -37,6 +37,7 @@ from apps.scoring.models import Source
 from apps.scoring.pacing import Pacer
 from apps.scoring.replicas import call_budget_s
 from apps.scoring.rulebook import ACTIONS, Rulebook
+from apps.scoring.ruling import rule
 from apps.scoring.sinks import StoredVerdict
 from apps.scoring.verdicts import Timing, store_verdicts
 from inference import Classification, Deadline, InferenceError, ModerationClient
@@ -73,9 +74,10 @@ class _Call:
 
 @dataclass(slots=True)
 class _Batch:
-    """A claim whose calls are in flight."""
+    """A claim whose calls are in flight; `ruled` was decided by the lists and needs none."""
 
     claim: Claim
+    ruled: list[StoredVerdict]
     calls: list[_Call]
     claimed_at_s: float
     sent_at_s: float
@@ -182,10 +184,11 @@ class Pipeline:
         messages = fetch_messages(claim, release_id=self._rulebook.release_id)
         claimed_at_s = time.monotonic()
         self._measured.claimed(claim, (claimed_at_s - started_s) * 1000)
+        ruled, messages = rule(messages, self._rulebook)
         if claim.is_suspect:
-            self._try_one_by_one(claim, messages, claimed_at_s)
+            self._try_one_by_one(claim, ruled, messages, claimed_at_s)
             return self._claim_and_send()
-        batch = _Batch(claim, [], claimed_at_s, 0.0, len(messages))
+        batch = _Batch(claim, ruled, [], claimed_at_s, 0.0, len(messages))
         batch.calls = [self._send(part) for part in _cut(messages, settings.SCORING_CALL_SIZE)]
         batch.sent_at_s = time.monotonic()
         self._measured.encoded((batch.sent_at_s - claimed_at_s) * 1000)
@@ -201,7 +204,11 @@ class Pipeline:
         return call
 
     def _try_one_by_one(
-        self, claim: Claim, messages: Sequence[WaitingMessage], claimed_at_s: float
+        self,
+        claim: Claim,
+        ruled: list[StoredVerdict],
+        messages: Sequence[WaitingMessage],
+        claimed_at_s: float,
     ) -> None:
         """Judge a chunk that has killed workers: whoever kills again is known by then.
 
@@ -209,6 +216,8 @@ class Pipeline:
         was on trial twice before.
         """
         log.warning("Chunk %d has lost its workers; trying its messages singly", claim.chunks[0].id)
+        if ruled:
+            self._store(claim, _Outcome(ruled), claimed_at_s, keep_claim=True)
         for message in sorted(messages):
             tries = suspect(claim, message.id)
             if tries is None:
@@ -238,11 +247,12 @@ class Pipeline:
             close_old_connections()
 
     def _receive_and_store(self, batch: _Batch) -> int:
-        outcome = _Outcome()
+        outcome = _Outcome(batch.ruled)
         for call in batch.calls:
             self._receive(call, outcome)
-        outcome.latency_ms = (time.monotonic() - batch.sent_at_s) * 1000
-        outcome.again_after_s = self._adapt(outcome.failure, batch, outcome.latency_ms)
+        if batch.calls:
+            outcome.latency_ms = (time.monotonic() - batch.sent_at_s) * 1000
+            outcome.again_after_s = self._adapt(outcome.failure, batch, outcome.latency_ms)
         return self._store(batch.claim, outcome, batch.claimed_at_s)
 
     def _store(
@@ -394,4 +404,10 @@ def _timings(claim: Claim, outcome: _Outcome, since_claim_ms: float) -> list[Tim
         chunk.id: Timing(chunk.waited_ms, outcome.latency_ms, chunk.waited_ms + since_claim_ms)
         for chunk in claim.chunks
     }
-    return [of_chunk[verdict.message_id >> CHUNK_ID_BITS] for verdict in outcome.verdicts]
+    # What the lists decided was in no model.
+    return [
+        of_chunk[verdict.message_id >> CHUNK_ID_BITS]
+        if verdict.source is Source.MODEL
+        else of_chunk[verdict.message_id >> CHUNK_ID_BITS]._replace(inference_ms=0.0)
+        for verdict in outcome.verdicts
+    ]

@@ -1,7 +1,8 @@
 """The codes in a verdict's `reasons`: why it is what it is, for the API and the console.
 
-`model:<label>` a threshold acted on the model's score; `undone:<what>` normalising undid an
-obfuscation; `undetermined:<why>` nothing could be concluded.
+`model:<label>` a threshold acted on the model's score; `rule:<id>` an entry of the policy's lists
+decided; `undone:<what>` normalising undid an obfuscation; `undetermined:<why>` nothing could be
+concluded.
 """
 
 from __future__ import annotations
@@ -42,3 +43,9 @@ def model_reasons(acting_label: Label | None, undone: int) -> tuple[str, ...]:
     """Why the model's verdict is what it is."""
     acting = () if acting_label is None else (f"model:{acting_label}",)
     return (*acting, *(f"undone:{name}" for name in undone_names(undone)))
+
+
+@lru_cache(maxsize=4096)
+def rule_reasons(rule_id: int, undone: int) -> tuple[str, ...]:
+    """Why an entry's verdict is what it is."""
+    return (f"rule:{rule_id}", *(f"undone:{name}" for name in undone_names(undone)))

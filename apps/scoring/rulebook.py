@@ -1,4 +1,4 @@
-"""The thresholds in force for each group, at most a second old."""
+"""The thresholds and lists in force for each group, at most a second old."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from apps.chat.models import Group
 from apps.policies.judging import LABELS, Thresholds
+from apps.policies.matching import Matcher
 from apps.policies.models import Action
-from apps.policies.selectors import thresholds_in_force
+from apps.policies.selectors import rules_of, thresholds_in_force
 from apps.releases.models import Release, ReleaseKind
 
 REFRESH_EVERY_S = 1.0
@@ -63,7 +64,10 @@ class Rulebook:
         self._in_force: dict[int, Thresholds] = {}
         self._default = 0
         self._policy_of_group: dict[int, int] = {}
+        # By list: a list never changes, so one that is known is not read again.
+        self._matchers: dict[int, Matcher] = {}
         self.release_id = 0
+        self.rules_release_id = 0
 
     def refresh(self) -> None:
         """Read what is in force, unless that was less than `REFRESH_EVERY_S` ago."""
@@ -77,10 +81,33 @@ class Rulebook:
         self._in_force, self._default = thresholds_in_force()
         own = Group.objects.filter(policy__isnull=False).values_list("id", "policy_id")
         self._policy_of_group = {group: policy for group, policy in own if policy is not None}
-        self.release_id = Release.objects.values_list("id", flat=True).get(
-            kind=ReleaseKind.MODEL, is_active=True
-        )
+        self._matchers = self._read_matchers()
+        active = dict(Release.objects.filter(is_active=True).values_list("kind", "id"))
+        self.release_id = active[ReleaseKind.MODEL]
+        self.rules_release_id = active[ReleaseKind.RULES]
         self._read_at_s = read_at_s
+
+    def _read_matchers(self) -> dict[int, Matcher]:
+        wanted = {t.rule_list_id for t in self._in_force.values() if t.rule_list_id is not None}
+        new = {
+            id_: Matcher(rules) for id_, rules in rules_of(wanted - self._matchers.keys()).items()
+        }
+        return {id_: new.get(id_) or self._matchers[id_] for id_ in wanted}
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether any policy has entries."""
+        return bool(self._matchers)
+
+    @property
+    def newest_version_id(self) -> int:
+        """Grows whenever any policy changes."""
+        return max(thresholds.version_id for thresholds in self._in_force.values())
+
+    def matcher(self, group_id: int) -> Matcher | None:
+        """The lists that a group's messages are looked at with; None when they have no entries."""
+        thresholds = self._thresholds(self._policy_of_group.get(group_id, self._default))
+        return self._matchers.get(thresholds.rule_list_id or 0)
 
     def version_id(self, group_id: int) -> int:
         """The policy version that a group's messages are judged by."""

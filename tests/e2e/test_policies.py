@@ -9,8 +9,16 @@ from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Role, User
 from apps.policies.judging import Limits
-from apps.policies.models import Policy
-from apps.policies.services import TUNED, create_policy, publish_version
+from apps.policies.matching import RuleSpec
+from apps.policies.models import Action, Label, Policy, RuleKind
+from apps.policies.services import (
+    TUNED,
+    RuleChange,
+    create_policy,
+    limits_of,
+    newest_version,
+    publish_version,
+)
 from tests.e2e.conftest import PHONE, WIDE, SignIn, Troubles
 from tests.factories import GroupFactory, UserFactory, VerdictFactory, default_policy_version
 
@@ -113,6 +121,22 @@ def test_everything_works_without_javascript(sign_in: SignIn, admin: User, polic
     expect(page.get_by_text("No group follows this policy yet.")).to_be_visible()
 
 
+def test_entries_are_added_and_taken_out(sign_in: SignIn, admin: User, policy: Policy) -> None:
+    page = open_policy(sign_in(user=admin), policy)
+    lists = page.get_by_role("region", name="Lists")
+    lists.get_by_label("One a line").fill("free coins\n加微信")
+    lists.get_by_label("Leads to").select_option("ad:hold")
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_text("Version 2 is in force.", exact=True)).to_be_visible()
+    coins = lists.get_by_role("row").filter(has_text="free coins")
+    expect(coins).to_contain_text("hold")
+    lists.get_by_role("checkbox", name="Take out free coins").check()
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_text("Version 3 is in force.", exact=True)).to_be_visible()
+    expect(coins).to_have_count(0)
+    expect(lists.get_by_role("row").filter(has_text="加微信")).to_be_visible()
+
+
 def test_key_is_made_shown_once_and_revoked(sign_in: SignIn, admin: User) -> None:
     page = sign_in(user=admin)
     page.goto("/admin/keys/")
@@ -135,6 +159,15 @@ def test_pages_are_accessible_and_fit_whatever_people_wrote(
     theme: str,
     size: dict[str, int],
 ) -> None:
+    spec = RuleSpec(RuleKind.TERM, "", Label.SPAM, Action.HOLD)
+    publish_version(
+        admin,
+        policy.pk,
+        limits_of(newest_version(policy)),
+        note="",
+        based_on=newest_version(policy).number,
+        rules=RuleChange([spec._replace(pattern=name) for name in HOSTILE]),
+    )
     for number, name in enumerate(HOSTILE):
         GroupFactory(name=name, external_id=f"{number} {name}")
         create_policy(admin, name=name, like=policy.pk)

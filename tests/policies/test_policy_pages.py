@@ -176,6 +176,97 @@ def test_hostile_names_are_drawn_not_obeyed(console: Client, policy: Policy, nam
         assert "\u202e" not in re.sub(r'value="[^"]*"', "", html)
 
 
+# ---------- lists ----------
+
+
+def test_entries_are_added_shown_and_taken_out(console: Client, policy: Policy) -> None:
+    typed = "Free coins\n\n  加微信  \n"
+    answer = publish(console, policy, entries=typed, entry_kind="term", entry_outcome="ad:hold")
+    assert answer.status_code == 302
+    html = read(console, f"/policies/{policy.pk}/")
+    assert "Free coins" in html
+    assert 'name="drop" value="term:加微信"' in html
+    assert "0 →" in html.replace('<span class="muted">', "")
+    publish(console, policy, based_on="2", drop="term:free coins")
+    html = read(console, f"/policies/{policy.pk}/")
+    assert "Free coins" not in html
+    assert "加微信" in html
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "said"),
+    [
+        ("domain", "shop.example\nno domain", "Line 2 is not a domain"),
+        ("term", "fine\n\n\u200b\n", "Line 3 holds nothing to look for."),
+        ("term", "x" * 201, "Line 1 is longer than 200 characters."),
+    ],
+)
+def test_entry_that_cannot_be_used_is_named_by_its_line(
+    console: Client, policy: Policy, kind: str, typed: str, said: str
+) -> None:
+    answer = publish(console, policy, entries=typed, entry_kind=kind, entry_outcome="ad:hold")
+    html = answer.content.decode()
+    assert answer.status_code == 422
+    assert said in html
+    assert '<option value="ad:hold" selected>' in html
+    assert policy.versions.count() == 1
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [{"entry_kind": "regex"}, {"entry_outcome": "ok:remove"}, {"entries": "a\x00b"}],
+)
+def test_form_that_our_page_cannot_send_is_refused(
+    console: Client, policy: Policy, sent: dict[str, str]
+) -> None:
+    assert publish(console, policy, **sent).status_code == 422
+    assert policy.versions.count() == 1
+
+
+def test_conflict_keeps_what_was_typed_and_ticked(
+    console: Client, policy: Policy, admin: User
+) -> None:
+    publish(console, policy, entries="coins\npills")
+    sent = {"entries": "chips", "entry_kind": "term", "entry_outcome": "toxic:hold"}
+    answer = publish(console, policy, based_on="1", drop="term:coins", **sent)
+    html = answer.content.decode()
+    assert answer.status_code == 409
+    assert 'value="term:coins" checked' in html
+    assert 'value="term:pills">' in html
+    assert ">chips</textarea>" in html
+
+
+def test_more_entries_than_allowed_are_refused(
+    console: Client, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("apps.policies.services.MOST_RULES", 2)
+    answer = publish(console, policy, entries="a\nb\nc")
+    assert answer.status_code == 422
+    assert "A policy has at most" in answer.content.decode()
+
+
+@pytest.mark.parametrize("pattern", ["<script>alert(1)</script>", "a\u202eb", "=1+1"])
+def test_hostile_entries_are_drawn_not_obeyed(
+    console: Client, policy: Policy, pattern: str
+) -> None:
+    publish(console, policy, entries=pattern)
+    html = read(console, f"/policies/{policy.pk}/")
+    assert policy.versions.count() == 2
+    assert "<script>alert" not in html
+    assert "\u202e" not in html
+
+
+def test_moderator_sees_the_entries_and_cannot_change_them(
+    client: Client, console: Client, policy: Policy
+) -> None:
+    publish(console, policy, entries="coins")
+    client.force_login(UserFactory())
+    html = read(client, f"/policies/{policy.pk}/")
+    assert "coins" in html
+    assert 'name="drop"' not in html
+    assert 'name="entries"' not in html
+
+
 # ---------- keys ----------
 
 

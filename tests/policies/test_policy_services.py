@@ -14,11 +14,20 @@ from django.db import connection
 from apps.accounts.models import Role, User
 from apps.audit.models import AuditEvent
 from apps.chat.assignments import assign_group
-from apps.policies.errors import NameTakenError, ThresholdError, VersionConflictError
+from apps.policies import services
+from apps.policies.errors import NameTakenError, RuleError, ThresholdError, VersionConflictError
 from apps.policies.judging import Limits
-from apps.policies.models import Label, Policy, PolicyVersion
+from apps.policies.matching import RuleSpec
+from apps.policies.models import Action, Label, Policy, PolicyVersion, RuleKind
 from apps.policies.selectors import thresholds_in_force
-from apps.policies.services import create_policy, publish_version
+from apps.policies.services import (
+    RuleChange,
+    create_policy,
+    limits_of,
+    newest_version,
+    publish_version,
+    rules_listed,
+)
 from tests.factories import GroupFactory, PolicyFactory, UserFactory, default_policy_version
 
 pytestmark = pytest.mark.django_db
@@ -183,3 +192,119 @@ def test_of_many_who_publish_at_once_one_wins_and_the_others_see_it() -> None:
     winners = [result for result in results if isinstance(result, PolicyVersion)]
     assert [version.number for version in winners] == [2]
     assert {r.newest for r in results if isinstance(r, VersionConflictError)} == set(winners)
+
+
+# ---------- lists ----------
+
+
+def entry(
+    pattern: str,
+    kind: RuleKind = RuleKind.TERM,
+    label: Label = Label.SPAM,
+    action: Action = Action.REMOVE,
+) -> RuleSpec:
+    return RuleSpec(kind, pattern, label, action)
+
+
+def listed(
+    admin: User, policy: Policy, *added: RuleSpec, removed: Any = (), based_on: int | None = None
+) -> PolicyVersion:
+    newest = newest_version(policy)
+    return publish_version(
+        admin,
+        policy.pk,
+        limits_of(newest),
+        note="",
+        based_on=based_on or newest.number,
+        rules=RuleChange(added, removed),
+    )
+
+
+def patterns(version: PolicyVersion) -> list[str]:
+    return [spec.pattern for spec in rules_listed(version).values()]
+
+
+def test_entries_are_part_of_a_version(admin: User, policy: Policy) -> None:
+    first = listed(admin, policy, entry("Coins"), entry("evil.example", RuleKind.DOMAIN))
+    second = listed(admin, policy, entry("pills"), removed={(RuleKind.TERM, "coins")})
+    assert patterns(first) == ["Coins", "evil.example"]
+    assert patterns(second) == ["evil.example", "pills"]
+    in_force, default_id = thresholds_in_force()
+    assert in_force[default_id].rule_list_id == second.rule_list_id
+
+
+def test_version_that_leaves_the_entries_as_they_are_shares_them(
+    admin: User, policy: Policy
+) -> None:
+    first = listed(admin, policy, entry("coins"))
+    second = published(admin, policy, based_on=first.number)
+    assert second.number == first.number + 1
+    assert second.rule_list_id == first.rule_list_id
+    assert create_policy(admin, name="Like it", like=policy.pk).versions.get().rule_list_id == (
+        first.rule_list_id
+    )
+
+
+def test_same_change_again_makes_no_version(admin: User, policy: Policy) -> None:
+    based_on = newest_version(policy).number
+    change = {"removed": {(RuleKind.TERM, "gone")}, "based_on": based_on}
+    first = listed(admin, policy, entry("coins"), **change)
+    # As it stands, typed in another way.
+    assert listed(admin, policy, entry(" COINS"), **change) == first
+    assert AuditEvent.objects.count() == 1
+
+
+def test_entry_that_is_there_gets_its_new_outcome(admin: User, policy: Policy) -> None:
+    listed(admin, policy, entry("coins"))
+    version = listed(admin, policy, entry("COINS", label=Label.AD, action=Action.HOLD))
+    (spec,) = rules_listed(version).values()
+    assert spec == entry("coins", label=Label.AD, action=Action.HOLD)
+
+
+def test_lists_changed_meanwhile_are_a_conflict(admin: User, policy: Policy) -> None:
+    based_on = newest_version(policy).number
+    listed(admin, policy, entry("coins"))
+    with pytest.raises(VersionConflictError):
+        listed(admin, policy, entry("pills"), based_on=based_on)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        entry(""),
+        entry("x" * 300),
+        entry("no domain", RuleKind.DOMAIN),
+        entry("coins", label=Label.OK),
+        entry("coins", action=Action.ALLOW),
+    ],
+)
+def test_entry_that_cannot_be_used_is_refused_and_named(
+    admin: User, policy: Policy, bad: RuleSpec
+) -> None:
+    with pytest.raises(RuleError) as refused:
+        listed(admin, policy, entry("fine"), bad)
+    assert refused.value.index == 1
+    assert policy.versions.count() == 1
+
+
+def test_no_more_entries_than_a_page_can_show(
+    admin: User, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "MOST_RULES", 2)
+    listed(admin, policy, entry("a"), entry("b"))
+    with pytest.raises(RuleError):
+        listed(admin, policy, entry("c"))
+    listed(admin, policy, entry("c"), removed={(RuleKind.TERM, "a")})
+
+
+def test_audit_names_what_changed(admin: User, policy: Policy) -> None:
+    listed(admin, policy, entry("coins"), entry("pills"))
+    listed(admin, policy, entry("pills", action=Action.HOLD), removed={(RuleKind.TERM, "coins")})
+    event = AuditEvent.objects.latest("pk")
+    assert event.before is not None
+    assert event.after is not None
+    assert [rule[1:] for rule in event.before["rules"]] == [
+        ["coins", "spam", "remove"],
+        ["pills", "spam", "remove"],
+    ]
+    assert [rule[1:] for rule in event.after["rules"]] == [["pills", "spam", "hold"]]

@@ -1,4 +1,4 @@
-"""Policies: thresholds beside the scores they cut, versions, and the groups that follow."""
+"""Policies: thresholds beside the scores they cut, lists, versions, the groups that follow."""
 
 from __future__ import annotations
 
@@ -17,10 +17,17 @@ from apps.chat.assignments import assign_group
 from apps.chat.models import Group
 from apps.console import selectors
 from apps.console.forms import AssignForm, NewPolicyForm, PublishForm
+from apps.console.lists import lists_panel
 from apps.console.thresholds import rows
-from apps.policies.errors import NameTakenError, VersionConflictError
+from apps.policies.errors import NameTakenError, RuleError, VersionConflictError
 from apps.policies.models import Policy
-from apps.policies.services import create_policy, limits_of, newest_version, publish_version
+from apps.policies.services import (
+    create_policy,
+    limits_of,
+    newest_version,
+    publish_version,
+    rules_listed,
+)
 
 UNPROCESSABLE, CONFLICT = 422, 409
 LIVE_URL = "/ws/policies/"
@@ -61,8 +68,17 @@ def publish(request: SignedInRequest, policy_id: int) -> HttpResponse:
     data = form.cleaned_data
     try:
         version = publish_version(
-            request.user, policy_id, form.limits(), note=data["note"], based_on=data["based_on"]
+            request.user,
+            policy_id,
+            form.limits(),
+            note=data["note"],
+            based_on=data["based_on"],
+            rules=form.rules(),
         )
+    except RuleError:
+        # What is wrong with one entry, the form has found.
+        form.refuse_more_entries()
+        return _page(request, found, form, status=UNPROCESSABLE)
     except VersionConflictError:
         return _page(request, found, form, status=CONFLICT, conflict=True)
     messages.success(request, _("Version %(n)s is in force.") % {"n": version.number})
@@ -143,6 +159,7 @@ def _page(
         "conflict": conflict,
         "new": new or NewPolicyForm(),
         "rows": rows(limits_of(standing["newest"]), selectors.histograms(), form),
+        "lists": lists_panel(rules_listed(standing["newest"]), form),
         "elsewhere": selectors.groups_elsewhere(policy),
         "live_url": LIVE_URL,
         "section": "policies",

@@ -463,7 +463,19 @@ class Normalizer:
             lengths[row] = len(own)
         return pad_rows(batch.ids[keep], lengths, slow, np.array(undone, dtype=np.int32))
 
-    def _look_up(self, rows: list[str]) -> "Flat":
+    def undo(self, texts: Sequence[str]) -> dict[int, tuple[str, int]]:
+        """The texts in which something was undone: by their place in the batch, with what it was.
+
+        For whoever compares texts with words. None may hold a lone surrogate.
+        """
+        found = {}
+        for row in self._rows_to_undo(texts, self._look_up(texts)):
+            normalized = self.normalize(texts[row])
+            if normalized.undone:
+                found[row] = (normalized.text, normalized.undone)
+        return found
+
+    def _look_up(self, rows: Sequence[str]) -> "Flat":
         """All rows as one array with a separator after each."""
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         codes = to_codes(SEPARATOR.join((*rows, "")))
@@ -472,7 +484,7 @@ class Normalizer:
         flags[ends] = 0  # a NUL of a message's own is flagged, a separator is nothing
         return Flat(ids, flags, ends - lengths, ends)
 
-    def _rows_to_undo(self, rows: list[str], batch: "Flat") -> list[int]:
+    def _rows_to_undo(self, rows: Sequence[str], batch: "Flat") -> list[int]:
         """Rows in which something may have to be undone; `normalize` leaves the others alone."""
         found = set(batch.rows_at(suspect_positions(batch)))
         if np.bitwise_or.reduce(batch.flags, initial=0) & (CYRILLIC | GREEK | OTHER_ALPHABET):
