@@ -1,4 +1,4 @@
-"""What users of the chats ask for: reports of messages."""
+"""What users of the chats ask for: reports of messages, appeals against decisions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ from msgspec import UNSET, UnsetType
 from apps.api import strict_json
 from apps.api.database import DatabaseThreads
 from apps.api.http import Headers, Request, Response
-from apps.api.problems import NO_SUCH_MESSAGE, FieldError, Problem, invalid
-from apps.api.schemas import Reason, ReportIn, ReportOut
+from apps.api.problems import (
+    NO_SUCH_MESSAGE,
+    NOT_FOUND,
+    NOTHING_TO_APPEAL,
+    FieldError,
+    Problem,
+    invalid,
+)
+from apps.api.schemas import AppealIn, Reason, ReportIn, ReportOut
+from apps.api.selectors import find_appeal
 from apps.audit.services import Actor
-from apps.review.errors import NoSuchMessageError
+from apps.review.errors import NoSuchMessageError, NothingToAppealError
 from apps.review.models import ReportReason
+from apps.review.services.appeals import open_appeal
 from apps.review.services.reports import Reported, report_message
 from apps.review.services.subjects import Subject
 
 T = TypeVar("T")
 _report_decoder = msgspec.json.Decoder(ReportIn)
+_appeal_decoder = msgspec.json.Decoder(AppealIn)
 _REPLAYED: Headers = [(b"idempotent-replay", b"true")]
 _MOST_ID = 2**63 - 1
 
@@ -47,6 +57,38 @@ class PeopleOperations:
         except NoSuchMessageError as error:
             raise no_such_message(subject, error) from error
         return Response.json(_report(reported), 201, [] if reported.is_new else _REPLAYED)
+
+    async def appeal(self, request: Request) -> Response:
+        sent = _read(await request.json_body(), _appeal_decoder)
+        subject = subject_of(sent.message_id, sent.group, sent.external_id)
+        write = partial(
+            open_appeal,
+            subject,
+            appellant=sent.appellant_id,
+            text=sent.text,
+            actor=_actor(request),
+        )
+        try:
+            opened = await self._database.run(write)
+        except NoSuchMessageError as error:
+            raise no_such_message(subject, error) from error
+        except NothingToAppealError as error:
+            raise _nothing_to_appeal() from error
+        appeal = await self._database.run(partial(find_appeal, opened.appeal.pk))
+        assert appeal is not None
+        headers: Headers = [(b"location", f"/api/v1/appeals/{appeal.id}".encode())]
+        return Response.json(appeal, 201, headers + ([] if opened.is_new else _REPLAYED))
+
+    async def get_appeal(self, request: Request) -> Response:
+        value = request.path_values["id"]
+        is_id = value.isascii() and value.isdigit() and len(value) <= 19
+        wanted = int(value) if is_id else 0
+        appeal = None
+        if 0 < wanted <= _MOST_ID:
+            appeal = await self._database.run(partial(find_appeal, wanted))
+        if appeal is None:
+            raise Problem(NOT_FOUND, "There is no appeal with this id. Check the id.")
+        return Response.json(appeal)
 
 
 def _read(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
@@ -80,6 +122,14 @@ def no_such_message(subject: Subject, error: NoSuchMessageError) -> Problem:
         NO_SUCH_MESSAGE,
         f"Nothing was stored: /{field} {fault}. Check the ids that you sent.",
         errors=[FieldError(fault, f"/{field}")],
+    )
+
+
+def _nothing_to_appeal() -> Problem:
+    return Problem(
+        NOTHING_TO_APPEAL,
+        "Nothing was changed: the message is allowed without a decision, waits for a person, or "
+        "was decided so recently that the decision may still be taken back.",
     )
 
 

@@ -67,6 +67,15 @@ CONFLICT = ProblemKind(
         "or quoted_text. Nothing was changed. Send an edit with a higher revision."
     ),
 )
+NOTHING_TO_APPEAL = ProblemKind(
+    "nothing-to-appeal",
+    409,
+    _("Nothing stands that could be appealed"),
+    _(
+        "The message is allowed without a person's decision, waits for a person, or was decided "
+        "so recently that the decision may still be taken back. Nothing was changed."
+    ),
+)
 TOO_LARGE = ProblemKind(
     "body-too-large",
     413,
@@ -116,6 +125,7 @@ ALL_KINDS = (
     NO_SUCH_MESSAGE,
     METHOD_NOT_ALLOWED,
     CONFLICT,
+    NOTHING_TO_APPEAL,
     TOO_LARGE,
     UNSUPPORTED,
     INVALID,

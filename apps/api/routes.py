@@ -9,6 +9,8 @@ from apps.api.messages import MessageOperations
 from apps.api.operations import Answer, Operation, Parameter
 from apps.api.people import PeopleOperations
 from apps.api.schemas import (
+    AppealIn,
+    AppealOut,
     BatchIn,
     BatchOut,
     HealthOut,
@@ -25,6 +27,12 @@ _ID = Parameter(
     "path",
     _("The id that the submission answered with."),
     {"type": "string", "pattern": "^[0-9]{1,19}$", "examples": ["1024"]},
+)
+_APPEAL_ID = Parameter(
+    "id",
+    "path",
+    _("The id that the appeal was answered with."),
+    {"type": "string", "pattern": "^[0-9]{1,19}$", "examples": ["12"]},
 )
 _KEY_PART = {"type": "string", "minLength": 1, "maxLength": 200}
 _EXAMPLE = {
@@ -187,6 +195,51 @@ def people_routes(handlers: PeopleOperations) -> list[Operation]:
                 {"Idempotent-Replay": "true when this person had reported the message before."},
             ),
             problems=(problems.NO_SUCH_MESSAGE,),
+        ),
+        Operation(
+            id="createAppeal",
+            method="POST",
+            path="/api/v1/appeals",
+            summary=_("Appeal a decision"),
+            description=_(
+                "Somebody appeals what a moderator decided, or what the policy removed. It comes "
+                "before another moderator than the first; what was decided stands until then. A "
+                "decision is appealed once, and each appellant appeals a message once: again, the "
+                "answer is the first appeal as it stands, with the header Idempotent-Replay."
+            ),
+            handler=handlers.appeal,
+            body=AppealIn,
+            body_example={
+                "group": "guild-7",
+                "external_id": "m-1001",
+                "appellant_id": "u-17",
+                "text": "I only asked when we meet",
+            },
+            answer=Answer(
+                201,
+                _("The appeal is open, or was before."),
+                AppealOut,
+                {
+                    "Location": "Where to ask what became of it.",
+                    "Idempotent-Replay": "true when it had been appealed before.",
+                },
+            ),
+            problems=(problems.NO_SUCH_MESSAGE, problems.NOTHING_TO_APPEAL),
+        ),
+        Operation(
+            id="getAppeal",
+            method="GET",
+            path="/api/v1/appeals/{id}",
+            summary=_("Ask what became of an appeal"),
+            description=_(
+                "open waits for a moderator; upheld and overturned are final and have a reason. "
+                "The event appeal.decided tells the same."
+            ),
+            handler=handlers.get_appeal,
+            parameters=(_APPEAL_ID,),
+            answer=Answer(200, _("The appeal as it stands."), AppealOut),
+            problems=(problems.NOT_FOUND,),
+            example_path="/api/v1/appeals/12",
         ),
     ]
 

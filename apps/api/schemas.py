@@ -23,6 +23,7 @@ REVISION_MOST = 2**31 - 1
 ExternalId = Annotated[str, Meta(min_length=1, max_length=ID_MOST_CHARS)]
 Text = Annotated[str, Meta(max_length=TEXT_MOST_CHARS)]
 NOTE_MOST_CHARS = 500
+APPEAL_MOST_CHARS = 2_000
 MessageId = Annotated[
     str,
     Meta(
@@ -37,6 +38,7 @@ OwnGroup = Annotated[
 OwnMessage = Annotated[
     ExternalId, Meta(description=_("Your own id of the message."), examples=["m-1001"])
 ]
+LabelOut = Literal["ok", "spam", "toxic", "ad"]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -164,6 +166,44 @@ class ReportOut(msgspec.Struct, frozen=True):
     ]
 
 
+class AppealIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One person's appeal against what became of a message."""
+
+    message_id: MessageId | UnsetType = UNSET
+    group: OwnGroup | UnsetType = UNSET
+    external_id: OwnMessage | UnsetType = UNSET
+    appellant_id: Annotated[
+        ExternalId, Meta(description=_("Your own id of who appeals."), examples=["u-17"])
+    ]
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=APPEAL_MOST_CHARS,
+            description=_("Their own words, for moderators."),
+            examples=["I only asked when we meet"],
+        ),
+    ]
+
+
+class AppealOut(msgspec.Struct, frozen=True):
+    """An appeal as it stands."""
+
+    id: Annotated[str, Meta(description=_("Ours; a string, for it may exceed 2^53."))]
+    message_id: str
+    status: Annotated[
+        Literal["open", "upheld", "overturned", "withdrawn"],
+        Meta(description=_("withdrawn: the message was deleted or edited before anybody decided.")),
+    ]
+    action: Annotated[Literal["allow", "hold", "remove"], Meta(description=_("What is appealed."))]
+    label: LabelOut
+    reason: Annotated[
+        str | None, Meta(description=_("Why it was decided so, in the moderator's words."))
+    ]
+    opened_at: str
+    decided_at: str | None
+
+
 class ScoresOut(msgspec.Struct, frozen=True):
     """The probability of each label; together 1."""
 
@@ -184,9 +224,6 @@ class TimingsOut(msgspec.Struct, frozen=True):
     queue: float
     inference: float
     total: float
-
-
-LabelOut = Literal["ok", "spam", "toxic", "ad"]
 
 
 class VerdictOut(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from django.db import connection
 
-from apps.api.schemas import MessageOut, ModelOut, ScoresOut, TimingsOut, VerdictOut
+from apps.api.schemas import AppealOut, MessageOut, ModelOut, ScoresOut, TimingsOut, VerdictOut
 
 _STANDING = """
 SELECT m.id, m.external_id, g.external_id, m.revision, m.deleted_at IS NOT NULL,
@@ -47,6 +47,35 @@ def key_of_message(message_id: int) -> tuple[str, str] | None:
     """The group and external id of a message, or None."""
     found = find_messages([message_id]).get(message_id)
     return (found.group, found.external_id) if found else None
+
+
+_APPEAL = """
+SELECT a.id, a.item_id,
+  CASE WHEN a.state = 'open' AND i.state = 'withdrawn' THEN 'withdrawn' ELSE a.state END,
+  a.action, a.label, a.reason, a.opened_at, a.decided_at
+FROM review_appeal a JOIN review_reviewitem i ON i.message_id = a.item_id
+WHERE a.id = %s
+"""
+
+
+def find_appeal(appeal_id: int) -> AppealOut | None:
+    """The appeal as it stands, or None."""
+    with connection.cursor() as cursor:
+        cursor.execute(_APPEAL, [appeal_id])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    id_, message_id, status, action, label, reason, opened_at, decided_at = row
+    return AppealOut(
+        id=str(id_),
+        message_id=str(message_id),
+        status=status,
+        action=action,
+        label=label,
+        reason=reason or None,
+        opened_at=opened_at.isoformat(),
+        decided_at=decided_at.isoformat() if decided_at else None,
+    )
 
 
 def _found(sql: str, parameters: list[Any]) -> dict[int, MessageOut]:

@@ -18,6 +18,22 @@ class NoSuchMessageError(ReviewError):
         self.is_deleted = is_deleted
 
 
+class NothingToAppealError(ReviewError):
+    """Nothing stands that could be appealed: no removal, no decision, or a person looks anyway."""
+
+
+class UnderAppealError(ReviewError):
+    """The decision is appealed: deciding the appeal is the one way to change it."""
+
+
+class OwnDecisionError(ReviewError):
+    """The appeal is against the user's own decision."""
+
+
+class NoReasonError(ReviewError):
+    """An appeal is decided with a reason."""
+
+
 class AlreadyDecidedError(ReviewError):
     """Somebody was first; `decision` is the one that stands."""
 

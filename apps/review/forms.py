@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.policies.models import Action, Label
 from apps.review.models import Cause, Decision
+from apps.review.models.appeals import APPEAL_MOST_CHARS
 from apps.review.queue import QueueFilters
 from apps.review.services.decisions import Choice
 
@@ -45,6 +46,30 @@ class DecisionForm(VersionForm):
     def choice(self) -> Choice:
         data = self.cleaned_data
         return Choice(Action(data["action"]), Label(data["label"]), data["note"])
+
+
+class AppealDecisionForm(VersionForm):
+    """`action` is what shall stand: the appealed one upholds it. `note` is the reason."""
+
+    action = forms.ChoiceField(choices=Action.choices)
+    label = forms.ChoiceField(choices=Label.choices, required=False)
+    suggested = forms.ChoiceField(choices=Label.choices, required=False)
+    note = forms.CharField(
+        max_length=NOTE_CHARS, error_messages={"required": _("Write a reason first.")}
+    )
+
+    def choice(self) -> Choice:
+        data = self.cleaned_data
+        action = Action(data["action"])
+        fallback = Label.OK if action is Action.ALLOW else data["suggested"]
+        return Choice(action, Label(data["label"] or fallback or Label.OK), data["note"])
+
+
+class AppealForm(forms.Form):
+    """An appeal that reached a moderator by another way."""
+
+    appellant = forms.CharField(max_length=200, required=False)
+    text = forms.CharField(max_length=APPEAL_MOST_CHARS)
 
 
 class ReversalForm(forms.Form):

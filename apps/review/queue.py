@@ -25,8 +25,10 @@ class QueueFilters:
 
 
 def waiting(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
-    """Open items that `user` may see, in no order. What went up to a lead is for leads."""
-    items = ReviewItem.objects.filter(state=ReviewState.OPEN)
+    """Open items that `user` may see, in no order. What went up to a lead is for leads,
+    an appeal for anybody but whoever decided first.
+    """
+    items = ReviewItem.objects.filter(state=ReviewState.OPEN).exclude(barred=user)
     if not may(user, Permission.REVIEW_LEAD):
         items = items.filter(escalated_by__isnull=True)
     if filters.label is not None:

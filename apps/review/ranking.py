@@ -16,6 +16,8 @@ LEAST_PRIORITY = 0.01
 REPORTED_PRIORITY = 0.3
 # They say that somebody may come to harm.
 DANGER_PRIORITY = 0.6
+# Whoever appeals waits for an answer, and may have been wronged.
+APPEALED_PRIORITY = 0.7
 # What each report leaves of the distance to 1: ten of them bring 0.3 to 0.92.
 REPORT_REMAINDER = 0.8
 # Waiting this long makes an item twice as urgent, so nothing waits for ever.

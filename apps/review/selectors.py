@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Exists, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Left
 from django.utils import timezone
 
@@ -15,6 +15,8 @@ from apps.accounts.permissions import Permission, may
 from apps.chat.models import Group, Message, Sender
 from apps.policies.models import Action, Label, Threshold
 from apps.review.models import (
+    Appeal,
+    AppealState,
     Cause,
     Decision,
     QueueTally,
@@ -65,7 +67,7 @@ class QueuePage:
 
 
 def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None) -> QueuePage:
-    """The queue as `user` sees it, in four queries whatever its size."""
+    """The queue as `user` sees it, in five queries whatever its size."""
     now = now or timezone.now()
     part = waiting(user, filters)
     items = (
@@ -93,7 +95,20 @@ def _counts(user: User, group_id: int | None) -> dict[str | None, int]:
         tally = tally.filter(is_escalated=False)
     if group_id is not None:
         tally = tally.filter(group_id=group_id)
-    return dict(tally.values_list("label").annotate(Sum("change")))
+    counts = dict(tally.values_list("label").annotate(Sum("change")))
+    for label, count in _barred(user, group_id):
+        counts[label] -= count
+    return counts
+
+
+def _barred(user: User, group_id: int | None) -> Iterable[tuple[str | None, int]]:
+    """Appeals against the user's own decisions: they count for others."""
+    barred = ReviewItem.objects.filter(state=ReviewState.OPEN, barred=user)
+    if not may(user, Permission.REVIEW_LEAD):
+        barred = barred.filter(escalated_by__isnull=True)
+    if group_id is not None:
+        barred = barred.filter(group_id=group_id)
+    return barred.values_list("label").annotate(Count("pk"))
 
 
 def _row(item: ReviewItem, now: datetime) -> QueueRow:
@@ -143,7 +158,11 @@ class SenderFacts:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One item with the evidence. `decision` is the one that stands, if one does."""
+    """One item with the evidence.
+
+    `decision` is the one that stands, if nobody has to decide any more; the one that is appealed is
+    in `appeal`.
+    """
 
     item: ReviewItem
     message: Message
@@ -155,6 +174,7 @@ class Card:
     history: Sequence[SeenMessage]
     earlier: Sequence[Message]
     reports: Sequence[Report]
+    appeal: Appeal | None
     sender: SenderFacts
     decision: Decision | None
     holder: User | None
@@ -191,8 +211,9 @@ def card(item_id: int, *, now: datetime | None = None) -> Card:
         history=[_seen(m, fates, message) for m in history],
         earlier=_earlier_revisions(message),
         reports=_reports(message),
+        appeal=_open_appeal(item),
         sender=_sender_facts(message, now),
-        decision=item.decisions.filter(undone_at__isnull=True).select_related("moderator").first(),
+        decision=_standing(item),
         holder=item.leased_by if is_held else None,
     )
 
@@ -260,6 +281,18 @@ def _earlier_revisions(message: Message) -> list[Message]:
             revision__lt=message.revision,
         ).order_by("-revision")
     )
+
+
+def _standing(item: ReviewItem) -> Decision | None:
+    standing = item.decisions.filter(undone_at__isnull=True).select_related("moderator").first()
+    return standing if item.state == ReviewState.DECIDED else None
+
+
+def _open_appeal(item: ReviewItem) -> Appeal | None:
+    if item.cause != Cause.APPEALED:
+        return None
+    found = Appeal.objects.filter(item=item, state=AppealState.OPEN)
+    return found.select_related("decision__moderator", "entered_by").first()
 
 
 def _reports(message: Message) -> list[Report]:

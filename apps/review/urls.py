@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.review.views import desk, figures, history
+from apps.review.views import appeals, desk, figures, history
 
 app_name = "review"
 urlpatterns = [
@@ -12,11 +12,14 @@ urlpatterns = [
     path("items/<int:item_id>/look/", desk.look, name="look"),
     path("items/<int:item_id>/open/", desk.take, name="take"),
     path("items/<int:item_id>/decide/", desk.decide, name="decide"),
+    path("items/<int:item_id>/appeal/", appeals.decide, name="decide-appeal"),
     path("items/<int:item_id>/skip/", desk.skip, name="skip"),
     path("items/<int:item_id>/escalate/", desk.escalate, name="escalate"),
     path("items/<int:item_id>/extend/", desk.extend, name="extend"),
     path("items/<int:item_id>/release/", desk.release, name="release"),
     path("figures/", figures.show_figures, name="figures"),
+    path("appeals/", appeals.show, name="appeals"),
+    path("decisions/<int:decision_id>/appeal/", appeals.enter, name="enter-appeal"),
     path("history/", history.history, name="history"),
     path("decisions/<int:decision_id>/reverse/", history.reverse, name="reverse"),
     path("decisions/<int:decision_id>/undo/", desk.undo, name="undo"),

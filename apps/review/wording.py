@@ -11,8 +11,13 @@ from apps.review.errors import (
     AlreadyDecidedError,
     ItemWithdrawnError,
     LeaseLostError,
+    NoReasonError,
+    NoSuchMessageError,
+    NothingToAppealError,
+    OwnDecisionError,
     ReviewError,
     StaleItemError,
+    UnderAppealError,
     UndoExpiredError,
 )
 from apps.review.models import Decision
@@ -58,6 +63,16 @@ def refusal(error: ReviewError) -> tuple[str, str]:
         return _("Nothing to decide any more"), _("The message was deleted or replaced.")
     if isinstance(error, StaleItemError):
         return _("The verdict has changed"), _("Look at it again before you decide.")
+    if isinstance(error, OwnDecisionError):
+        return _("Not yours to decide"), _("The appeal is against your own decision.")
+    if isinstance(error, NoReasonError):
+        return _("Write a reason first"), _("It goes back to whoever appealed.")
+    if isinstance(error, UnderAppealError):
+        return _("It is appealed"), _("Deciding the appeal is the one way to change it.")
+    if isinstance(error, NothingToAppealError):
+        return _("Nothing to appeal"), _("No decision or removal stands that could be appealed.")
+    if isinstance(error, NoSuchMessageError):
+        return _("Nothing to decide any more"), _("The message was deleted or replaced.")
     if isinstance(error, UndoExpiredError):
         return _("Too late to take back"), _("The decision has been sent on.")
     raise error

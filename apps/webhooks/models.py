@@ -12,6 +12,9 @@ class EventKind(models.TextChoices):
     VERDICTS_STORED = "verdicts.stored"
     DECISION_MADE = "decision.made"
     DECISION_REVERSED = "decision.reversed"
+    APPEAL_DECIDED = "appeal.decided"
+    SENDER_STRUCK = "sender.struck"
+    STRIKE_WITHDRAWN = "sender.strike_withdrawn"
 
 
 class OutboxEvent(models.Model):

@@ -405,7 +405,7 @@ def crowd(size: int) -> None:
 
 @pytest.mark.parametrize(
     ("method", "url", "queries"),
-    [("get", QUEUE, 28), ("get", "/review/rows/", 6), ("post", "/review/next/", 22)],
+    [("get", QUEUE, 29), ("get", "/review/rows/", 7), ("post", "/review/next/", 22)],
 )
 def test_number_of_queries_does_not_grow(
     console: Client, method: str, url: str, queries: int

@@ -1,5 +1,6 @@
 """Everything review keeps, a module for each part of it."""
 
+from apps.review.models.appeals import Appeal, AppealState
 from apps.review.models.queue import (
     Cause,
     Decision,
@@ -11,6 +12,8 @@ from apps.review.models.queue import (
 from apps.review.models.reports import Report, ReportReason
 
 __all__ = [
+    "Appeal",
+    "AppealState",
     "Cause",
     "Decision",
     "QueueTally",

@@ -19,6 +19,8 @@ class Cause(models.TextChoices):
     UNDETERMINED = "undetermined", _("undetermined")
     # By a user of the chat. What waits already keeps its cause and counts its reports.
     REPORTED = "reported", _("reported")
+    # What stands is disputed, and goes on standing until somebody else has looked.
+    APPEALED = "appealed", _("appealed")
 
 
 class ReviewState(models.TextChoices):
@@ -64,6 +66,15 @@ class ReviewItem(models.Model):
         db_index=False,
         related_name="+",
     )
+    # Whoever decided first does not get it when it is appealed.
+    barred = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        db_index=False,
+        related_name="+",
+    )
 
     # What a search finds it by (see `grams.py`).
     grams = ArrayField(models.IntegerField(), default=list, db_default=[])
@@ -93,6 +104,12 @@ class ReviewItem(models.Model):
                 fields=["leased_by"],
                 condition=Q(state="open", leased_by__isnull=False),
                 name="review_leased",
+            ),
+            # What doesn't count for one moderator: appeals against their own decisions.
+            models.Index(
+                fields=["barred"],
+                condition=Q(state="open", barred__isnull=False),
+                name="review_barred",
             ),
         ]
 

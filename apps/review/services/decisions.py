@@ -22,9 +22,10 @@ from apps.review.errors import (
     ItemWithdrawnError,
     LeaseLostError,
     StaleItemError,
+    UnderAppealError,
     UndoExpiredError,
 )
-from apps.review.models import Decision, ReviewItem, ReviewState
+from apps.review.models import Appeal, Cause, Decision, ReviewItem, ReviewState
 from apps.review.services.intake import close
 from apps.review.services.leases import Lease, is_gone, lock_open, regrant
 from apps.webhooks.models import EventKind
@@ -62,6 +63,7 @@ def decide(
         ItemWithdrawnError: The message was deleted or replaced.
         LeaseLostError: Somebody else took the item.
         StaleItemError: The item changed since it was shown.
+        UnderAppealError: It is an appeal (see `appeals.decide_appeal`).
     """
     require(user, Permission.REVIEW)
     now = now or timezone.now()
@@ -75,6 +77,8 @@ def decide(
         raise LeaseLostError(item.leased_by)
     if item.version != version:
         raise StaleItemError(item.version)
+    if item.cause == Cause.APPEALED:
+        raise UnderAppealError
     decision = _write(item, user, token, choice, now)
     close(item, ReviewState.DECIDED)
     announce("decided", [item.pk])
@@ -86,7 +90,9 @@ def _is_repeat(decision: Decision, user: User, token: UUID, choice: Choice) -> b
     return same_request and (decision.action, decision.label) == (choice.action, choice.label)
 
 
-def _write(item: ReviewItem, user: User, token: UUID, choice: Choice, now: datetime) -> Decision:
+def _write(
+    item: ReviewItem, user: User, token: UUID | None, choice: Choice, now: datetime
+) -> Decision:
     decision = Decision.objects.create(
         item=item,
         moderator=user,
@@ -106,6 +112,18 @@ def _write(item: ReviewItem, user: User, token: UUID, choice: Choice, now: datet
     )
     _audit("review.decided", decision, user, after=told)
     return decision
+
+
+def write_decision(item: ReviewItem, user: User, choice: Choice, now: datetime) -> Decision:
+    """Decide an item whose lease the caller has checked, for an appeal."""
+    return _write(item, user, None, choice, now)
+
+
+def overturn(old: Decision, user: User, choice: Choice, now: datetime) -> Decision:
+    """Put another decision in the place of an appealed one. The caller has locked the item."""
+    old.undone_at = now
+    old.save(update_fields=["undone_at"])
+    return _replace(old, user, choice, now)
 
 
 @transaction.atomic
@@ -131,6 +149,9 @@ def undo_decision(user: User, decision_id: int, *, now: datetime | None = None) 
         raise PermissionDenied(str(Permission.REVIEW))
     if decision.undone_at is not None:
         return None
+    if Appeal.objects.filter(result=decision).exists():
+        # It closed an appeal, with a reason that was given to somebody.
+        raise UndoExpiredError
     is_late = now - decision.decided_at > grace()
     if is_late or not withdraw(kind=EventKind.DECISION_MADE, key=_outbox_key(decision)):
         raise UndoExpiredError
@@ -165,6 +186,7 @@ def reverse_decision(
         Decision.DoesNotExist: There is no such decision.
         AlreadyDecidedError: It does not stand any more, or it says the same.
         ItemWithdrawnError: It was taken back and its message is gone.
+        UnderAppealError: It is appealed.
     """
     require(user, Permission.REVIEW)
     item_id = Decision.objects.values_list("item_id", flat=True).get(pk=decision_id)
@@ -174,11 +196,11 @@ def reverse_decision(
         require(user, Permission.REVIEW_LEAD)
     if old.undone_at is not None:
         return _reversal_of(old, user, choice)
+    if item.state == ReviewState.OPEN:
+        raise UnderAppealError
     if (old.action, old.label) == (choice.action, choice.label):
         raise AlreadyDecidedError(old)
-    old.undone_at = now or timezone.now()
-    old.save(update_fields=["undone_at"])
-    decision = _replace(old, user, choice, old.undone_at)
+    decision = overturn(old, user, choice, now or timezone.now())
     item.version += 1
     item.save(update_fields=["version"])
     announce("decided", [item.pk])

@@ -30,7 +30,7 @@ FROM unnest(%(ids)s::bigint[], %(groups)s::bigint[], %(causes)s::text[], %(label
 ON CONFLICT (message_id) DO UPDATE
 SET cause = CASE WHEN review_reviewitem.cause IN ('flagged', 'undetermined')
       THEN EXCLUDED.cause ELSE review_reviewitem.cause END,
-    label = COALESCE(EXCLUDED.label, CASE WHEN review_reviewitem.cause = 'reported'
+    label = COALESCE(EXCLUDED.label, CASE WHEN review_reviewitem.cause IN ('reported', 'appealed')
       THEN review_reviewitem.label END),
     priority = GREATEST(EXCLUDED.priority,
       CASE WHEN review_reviewitem.reports > 0 THEN review_reviewitem.priority END),

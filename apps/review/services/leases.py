@@ -20,7 +20,12 @@ from apps.accounts.permissions import Permission, require
 from apps.audit.services import Actor, record
 from apps.chat.models import Message
 from apps.review.announce import announce
-from apps.review.errors import AlreadyDecidedError, ItemWithdrawnError, LeaseLostError
+from apps.review.errors import (
+    AlreadyDecidedError,
+    ItemWithdrawnError,
+    LeaseLostError,
+    OwnDecisionError,
+)
 from apps.review.models import Decision, ReviewItem, ReviewState, Skip
 from apps.review.queue import QueueFilters, free, in_order, waiting
 from apps.review.services.intake import close
@@ -180,12 +185,15 @@ def lock_open(user: User, item_id: int) -> ReviewItem:
     Raises:
         ReviewItem.DoesNotExist: There is no such item.
         PermissionDenied: It went up to a lead.
+        OwnDecisionError: It is an appeal against the user's own decision.
         AlreadyDecidedError: It is decided.
         ItemWithdrawnError: Its message is gone.
     """
     item = ReviewItem.objects.select_for_update(of=("self",)).get(pk=item_id)
     if item.escalated_by_id is not None:
         require(user, Permission.REVIEW_LEAD)
+    if item.barred_id == user.pk and item.state == ReviewState.OPEN:
+        raise OwnDecisionError
     if item.state == ReviewState.DECIDED:
         raise AlreadyDecidedError(standing_decision(item))
     if item.state == ReviewState.WITHDRAWN or is_gone(item):

@@ -82,6 +82,7 @@ class ReviewDesk extends HTMLElement {
     const card = this.#card;
     if (card.dataset.state !== "leased") return;
     const form = button.form;
+    if (!button.formNoValidate && !form.reportValidity()) return; // an appeal needs a reason
     const body = new FormData(form, button);
     const needsLabel = button.name === "action" && button.value !== "allow";
     if (needsLabel && !body.get("label") && !body.get("suggested")) return this.#askLabel(button);
