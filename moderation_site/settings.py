@@ -154,6 +154,7 @@ CELERY_BEAT_SCHEDULE = {
     "expire-messages": {"task": "apps.review.tasks.expire_messages", "schedule": 30.0},
     "forget-absent": {"task": "apps.review.tasks.forget_absent", "schedule": 21600.0},
     "settle-tally": {"task": "apps.review.tasks.settle_tally", "schedule": 10.0},
+    "sample-queue": {"task": "apps.review.tasks.sample_queue", "schedule": 20.0},
 }
 
 # ---------- Triton ----------
@@ -200,6 +201,8 @@ SESSION_COOKIE_AGE = 60 * 60 * 12
 # How long an opened item is one person's, and how long a decision can be taken back.
 REVIEW_LEASE_S = env.integer("REVIEW_LEASE_S", 120, least=10)
 REVIEW_UNDO_S = env.integer("REVIEW_UNDO_S", 10)
+# No message shall wait longer than this; the queue and the figures show how it stands.
+REVIEW_TARGET_S = env.integer("REVIEW_TARGET_S", 300, least=1)
 
 # ---------- retention ----------
 # Messages are removed this many days after they came, with everything about them; 0 keeps them.

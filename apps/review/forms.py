@@ -9,7 +9,7 @@ from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from apps.policies.models import Action, Label
-from apps.review.models import Cause, Decision
+from apps.review.models import Cause, Decision, Language, Reason, SavedView
 from apps.review.models.appeals import APPEAL_MOST_CHARS
 from apps.review.queue import QueueFilters
 from apps.review.services.decisions import Choice
@@ -31,6 +31,7 @@ class DecisionForm(VersionForm):
     action = forms.ChoiceField(choices=Action.choices)
     label = forms.ChoiceField(choices=Label.choices, required=False)
     suggested = forms.ChoiceField(choices=Label.choices, required=False)
+    reason = forms.ChoiceField(choices=Reason.choices, required=False)
     note = forms.CharField(max_length=NOTE_CHARS, required=False)
 
     def clean(self) -> dict[str, Any]:
@@ -45,7 +46,8 @@ class DecisionForm(VersionForm):
 
     def choice(self) -> Choice:
         data = self.cleaned_data
-        return Choice(Action(data["action"]), Label(data["label"]), data["note"])
+        reason = Reason(data["reason"]) if data["reason"] else None
+        return Choice(Action(data["action"]), Label(data["label"]), data["note"], reason)
 
 
 class AppealDecisionForm(VersionForm):
@@ -90,6 +92,12 @@ class HistoryForm(forms.Form):
     everybody = forms.BooleanField(required=False)
 
 
+class ViewForm(forms.Form):
+    """A name for the part of the queue that the address says."""
+
+    name = forms.CharField(max_length=SavedView._meta.get_field("name").max_length)
+
+
 class BesidesForm(forms.Form):
     """Items that the page has open already."""
 
@@ -108,6 +116,7 @@ class FilterForm(forms.Form):
     label = forms.ChoiceField(choices=Label.choices, required=False)
     cause = forms.ChoiceField(choices=Cause.choices, required=False)
     group = forms.IntegerField(min_value=1, max_value=2**63 - 1, required=False)
+    lang = forms.ChoiceField(choices=Language.choices, required=False)
     q = forms.CharField(max_length=200, required=False)
 
 
@@ -119,5 +128,6 @@ def filters_of(query: QueryDict) -> QueueFilters:
         label=Label(data["label"]) if data.get("label") else None,
         cause=Cause(data["cause"]) if data.get("cause") else None,
         group_id=data.get("group"),
+        language=Language(data["lang"]) if data.get("lang") else None,
         text=data.get("q", ""),
     )

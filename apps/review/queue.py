@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import urlencode
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
@@ -11,7 +12,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
 from apps.policies.models import Label
 from apps.review.grams import asked
-from apps.review.models import Cause, ReviewItem, ReviewState, Skip
+from apps.review.models import Cause, Language, ReviewItem, ReviewState, Skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,20 @@ class QueueFilters:
     label: Label | None = None
     cause: Cause | None = None
     group_id: int | None = None
+    language: Language | None = None
     text: str = ""
+
+
+def query_of(filters: QueueFilters) -> str:
+    """What stands in the address for these filters, always in the same order."""
+    parts = {
+        "label": filters.label,
+        "cause": filters.cause,
+        "group": filters.group_id,
+        "lang": filters.language,
+        "q": filters.text,
+    }
+    return urlencode({name: str(value) for name, value in parts.items() if value})
 
 
 def waiting(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
@@ -40,6 +54,8 @@ def waiting(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
         items = items.filter(cause=filters.cause)
     if filters.group_id is not None:
         items = items.filter(group_id=filters.group_id)
+    if filters.language is not None:
+        items = items.filter(language=filters.language)
     if wanted := asked(filters.text):
         items = items.filter(grams__contains=wanted)
     return items

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Left
 from django.utils import timezone
 
@@ -14,15 +14,19 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
 from apps.chat.models import Group, Message, Sender
 from apps.policies.models import Action, Label, Threshold
+from apps.review.keys import merged
 from apps.review.models import (
     Appeal,
     AppealState,
     Cause,
     Decision,
+    KeyMap,
+    QueueFlow,
     QueueTally,
     Report,
     ReviewItem,
     ReviewState,
+    SavedView,
     Skip,
 )
 from apps.review.queue import QueueFilters, in_order, waiting
@@ -31,8 +35,12 @@ from apps.scoring.models import Verdict
 
 QUEUE_ROWS = 50
 ROW_CHARS = 160
+# Counting further would cost more than the number tells; the page says "1,000+".
 FOUND_MOST = 1000
-CONTEXT_EACH_SIDE = 3
+# The groups with the most open items are offered as a filter; others are reached by the address.
+GROUPS_LISTED = 100
+PACE_MINUTES = 10
+CONTEXT_EACH_SIDE = 5
 HISTORY_ROWS = 8
 # Enough to tell a newcomer from a regular; counting on would cost what nobody reads.
 SENDER_COUNT_MOST = 300
@@ -55,7 +63,8 @@ class QueueRow:
 class QueuePage:
     """The first rows and the counts of a part of the queue.
 
-    `by_label[None]` is undetermined. `found` is how many match a search, up to FOUND_MOST.
+    `by_label[None]` is undetermined. `found` is how many match a search; beyond FOUND_MOST they
+    are not counted, and it is one more.
     """
 
     rows: Sequence[QueueRow]
@@ -63,7 +72,20 @@ class QueuePage:
     leased: int
     oldest: datetime | None
     by_label: dict[str | None, int]
+    pace: Pace
     found: int | None = None
+
+    @property
+    def found_is_capped(self) -> bool:
+        return self.found is not None and self.found > FOUND_MOST
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What came into the whole queue and what was decided a minute, over the last PACE_MINUTES."""
+
+    arrived_per_min: float
+    decided_per_min: float
 
 
 def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None) -> QueuePage:
@@ -76,7 +98,7 @@ def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None
         .annotate(line=Left("message__text", ROW_CHARS))[:QUEUE_ROWS]
     )
     rows = [_row(item, now) for item in items]
-    by_label = _counts(user, filters.group_id)
+    by_label = _counts(user, filters)
     leased = part.filter(leased_by__isnull=False, lease_until__gt=now)
     return QueuePage(
         rows=rows,
@@ -84,31 +106,50 @@ def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None
         leased=leased.count(),
         oldest=part.order_by("opened_at").values_list("opened_at", flat=True).first(),
         by_label=by_label,
-        found=part[:FOUND_MOST].count() if filters.text else None,
+        pace=_pace(now),
+        found=part[: FOUND_MOST + 1].count() if filters.text else None,
     )
 
 
-def _counts(user: User, group_id: int | None) -> dict[str | None, int]:
+def _counts(user: User, filters: QueueFilters) -> dict[str | None, int]:
     """Open items by label, over all labels so that the other parts can be seen from any part."""
-    tally = QueueTally.objects.all()
-    if not may(user, Permission.REVIEW_LEAD):
-        tally = tally.filter(is_escalated=False)
-    if group_id is not None:
-        tally = tally.filter(group_id=group_id)
+    tally = _tally(user)
+    if filters.group_id is not None:
+        tally = tally.filter(group_id=filters.group_id)
+    if filters.language is not None:
+        tally = tally.filter(language=filters.language)
     counts = dict(tally.values_list("label").annotate(Sum("change")))
-    for label, count in _barred(user, group_id):
+    for label, count in _barred(user, filters):
         counts[label] -= count
     return counts
 
 
-def _barred(user: User, group_id: int | None) -> Iterable[tuple[str | None, int]]:
+def _barred(user: User, filters: QueueFilters) -> Iterable[tuple[str | None, int]]:
     """Appeals against the user's own decisions: they count for others."""
     barred = ReviewItem.objects.filter(state=ReviewState.OPEN, barred=user)
     if not may(user, Permission.REVIEW_LEAD):
         barred = barred.filter(escalated_by__isnull=True)
-    if group_id is not None:
-        barred = barred.filter(group_id=group_id)
+    if filters.group_id is not None:
+        barred = barred.filter(group_id=filters.group_id)
+    if filters.language is not None:
+        barred = barred.filter(language=filters.language)
     return barred.values_list("label").annotate(Count("pk"))
+
+
+def _tally(user: User) -> QuerySet[QueueTally]:
+    """What `user` may count."""
+    is_lead = may(user, Permission.REVIEW_LEAD)
+    return QueueTally.objects.all() if is_lead else QueueTally.objects.filter(is_escalated=False)
+
+
+def _pace(now: datetime) -> Pace:
+    start = now.replace(second=0, microsecond=0) - timedelta(minutes=PACE_MINUTES)
+    minutes = (now - start).total_seconds() / 60
+    sums = QueueFlow.objects.filter(minute__gte=start).aggregate(Sum("arrived"), Sum("decided"))
+    return Pace(
+        arrived_per_min=(sums["arrived__sum"] or 0) / minutes,
+        decided_per_min=max(sums["decided__sum"] or 0, 0) / minutes,
+    )
 
 
 def _row(item: ReviewItem, now: datetime) -> QueueRow:
@@ -346,10 +387,25 @@ def _sender_facts(message: Message, now: datetime) -> SenderFacts:
     )
 
 
-def groups_with_work(user: User) -> QuerySet[Group]:
-    """Groups that have open items, for the filter."""
-    open_items = waiting(user, QueueFilters()).filter(group=OuterRef("pk"))
-    return Group.objects.filter(Exists(open_items)).order_by("name", "external_id")
+def groups_with_work(user: User, chosen: int | None) -> list[tuple[int, str]]:
+    """Id and name of the GROUPS_LISTED groups with most open items, and the chosen one, by name.
+
+    From the counts, not from the items: a look at each group's items took eight milliseconds.
+    """
+    busiest = (
+        _tally(user)
+        .values("group_id")
+        .annotate(waiting=Sum("change"))
+        .filter(waiting__gt=0)
+        .order_by("-waiting")[:GROUPS_LISTED]
+    )
+    wanted = Q(pk__in=busiest.values("group_id")) | Q(pk=chosen)
+    found = Group.objects.filter(wanted).values_list("pk", "name", "external_id")
+    return sorted(((pk, name or external_id) for pk, name, external_id in found), key=_by_name)
+
+
+def _by_name(group: tuple[int, str]) -> tuple[str, int]:
+    return group[1].casefold(), group[0]
 
 
 def latest_undoable(user: User, *, since: datetime) -> Decision | None:
@@ -366,6 +422,17 @@ def decided_count(user: User, *, since: datetime) -> int:
     return Decision.objects.filter(
         moderator=user, undone_at__isnull=True, decided_at__gte=since
     ).count()
+
+
+def keys_of(user: User) -> dict[str, str]:
+    """The user's key of every command."""
+    own = KeyMap.objects.filter(person=user).values_list("keys", flat=True).first()
+    return merged(own or {})
+
+
+def saved_views(user: User) -> QuerySet[SavedView]:
+    """The user's parts of the queue, by name."""
+    return SavedView.objects.filter(person=user).order_by("name")
 
 
 def skipped_count(user: User, *, now: datetime) -> int:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from apps.core.marks import count_kinds, pieces
 from apps.policies.models import Label, Rule
+from apps.review.models import Language, Reason
 from apps.review.queue import QueueFilters
 from apps.review.reading import read
-from apps.review.selectors import QUEUE_ROWS, Card, QueuePage
+from apps.review.selectors import FOUND_MOST, QUEUE_ROWS, Card, QueuePage
 from apps.review.wording import by_whom
 
 
-def card_context(card: Card) -> dict[str, Any]:
+def card_context(card: Card, keys: Mapping[str, str]) -> dict[str, Any]:
     kinds = count_kinds(pieces(card.message.text))
     reading = read(card.message.text)
     return {
@@ -26,7 +30,8 @@ def card_context(card: Card) -> dict[str, Any]:
         "undone": [undone_word(name) for name in reading.undone] if reading else [],
         "reasons": reason_words(card.verdict.reasons) if card.verdict else [],
         "not_mine": by_whom(card.decision) if card.decision else "",
-        "labels": Label.choices,
+        "labels": [(one.value, one.label, keys[f"label_{one.value}"]) for one in Label],
+        "whys": [(one.value, one.label, keys[f"reason_{one.value}"]) for one in Reason],
     }
 
 
@@ -37,14 +42,23 @@ def queue_context(page: QueuePage, filters: QueueFilters) -> dict[str, Any]:
     return {
         "page": page,
         "filters": filters,
+        "languages": Language.choices,
+        "target": target(),
+        "is_late": page.oldest is not None and timezone.now() - page.oldest > target(),
+        "found_most": FOUND_MOST,
         "tabs": [tab for tab in [*tabs, undetermined] if tab[2] or tab[0] not in ("", Label.OK)],
         "hidden": max(shown - QUEUE_ROWS, 0),
     }
 
 
+def target() -> timedelta:
+    """How long a message shall wait at most."""
+    return timedelta(seconds=settings.REVIEW_TARGET_S)
+
+
 def _size(page: QueuePage, filters: QueueFilters) -> int:
     if page.found is not None:
-        return page.found
+        return min(page.found, FOUND_MOST)
     if filters.label is not None:
         return page.by_label.get(filters.label, 0)
     return page.by_label.get(None, 0) if filters.cause is not None else page.total

@@ -30,3 +30,8 @@ def forget_absent() -> None:
     before = retention.cutoff(timezone.now())
     if before is not None:
         retention.forget_absent(before=before)
+
+
+@shared_task
+def sample_queue() -> None:
+    tally.sample()

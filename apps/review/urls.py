@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.review.views import appeals, desk, figures, history
+from apps.review.views import appeals, desk, figures, history, keys, saved_views
 
 app_name = "review"
 urlpatterns = [
@@ -13,10 +13,15 @@ urlpatterns = [
     path("items/<int:item_id>/open/", desk.take, name="take"),
     path("items/<int:item_id>/decide/", desk.decide, name="decide"),
     path("items/<int:item_id>/appeal/", appeals.decide, name="decide-appeal"),
+    path("items/<int:item_id>/recall/", desk.recall, name="recall"),
     path("items/<int:item_id>/skip/", desk.skip, name="skip"),
     path("items/<int:item_id>/escalate/", desk.escalate, name="escalate"),
     path("items/<int:item_id>/extend/", desk.extend, name="extend"),
     path("items/<int:item_id>/release/", desk.release, name="release"),
+    path("views/", saved_views.save, name="save-view"),
+    path("views/<int:view_id>/forget/", saved_views.forget, name="forget-view"),
+    path("keys/", keys.show_keys, name="keys"),
+    path("keys/reset/", keys.reset, name="reset-keys"),
     path("figures/", figures.show_figures, name="figures"),
     path("appeals/", appeals.show, name="appeals"),
     path("decisions/<int:decision_id>/appeal/", appeals.enter, name="enter-appeal"),

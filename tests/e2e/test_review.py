@@ -263,7 +263,7 @@ def test_phone_has_the_queue_and_the_labels_when_they_are_asked_for(
     row(page, items[1]).tap()
     expect(card(page)).to_have_attribute("data-item", str(items[1].pk))
     page.get_by_role("button", name="Remove").tap()
-    page.locator(".label-choice").filter(has_text="ad").tap()
+    page.locator(".label-choice:has([value=ad])").tap()
     wait_until(lambda: Decision.objects.filter(item=items[1], label="ad").exists())
 
 
@@ -310,6 +310,47 @@ def test_decision_made_without_a_line_waits_visibly_and_is_sent(
     page.context.set_offline(False)
     wait_until(lambda: Decision.objects.filter(item=queue[0]).exists())
     expect(page.locator("[data-waiting]")).to_be_empty()
+
+
+def test_undo_of_a_decision_whose_answer_was_lost_takes_it_back_on_the_server_too(
+    sign_in: SignIn, troubles: Troubles, ann: User, queue: list[ReviewItem]
+) -> None:
+    troubles.expect("ERR_FAILED")
+    page = open_review(sign_in(user=ann))
+    expect(page.locator("review-desk")).to_have_attribute("data-ready", "")
+
+    def lose_the_answer(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page.route(re.compile("/decide/"), lambda route: route.abort())
+    page.route(re.compile("/decide/"), lose_the_answer, times=1)
+    page.keyboard.press("r")
+    expect(page.locator("[data-waiting]")).to_contain_text("1 decisions wait")
+    page.keyboard.press("u")
+    expect(card(page)).to_have_attribute("data-item", str(queue[0].pk))
+    wait_until(lambda: Decision.objects.filter(undone_at__isnull=False).exists())
+    page.unroute_all()
+    expect(card(page)).not_to_have_attribute("data-recalled", "")
+    page.keyboard.press("a")
+    wait_until(lambda: Decision.objects.filter(undone_at__isnull=True, action="allow").exists())
+
+
+def test_reason_and_changed_keys(sign_in: SignIn, ann: User, queue: list[ReviewItem]) -> None:
+    page = sign_in(user=ann)
+    page.goto("/review/keys/")
+    page.get_by_label("Remove", exact=True).press("x")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".toast")).to_contain_text("Your keys are saved")
+    open_review(page)
+    page.keyboard.press("r")
+    page.keyboard.press("6")
+    page.keyboard.press("5")
+    expect(page.get_by_role("radio", name="scam or phishing")).to_be_checked()
+    page.keyboard.press("x")
+    wait_until(lambda: Decision.objects.exists())
+    made = Decision.objects.get()
+    assert (made.item_id, made.action, made.reason) == (queue[0].pk, "remove", "fraud")
 
 
 def test_everything_works_without_javascript(sign_in: SignIn, ann: User) -> None:

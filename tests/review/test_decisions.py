@@ -86,6 +86,7 @@ def test_decision_is_audited_with_ids_and_no_text(ann: User, item: ReviewItem) -
         "message": item.pk,
         "action": "remove",
         "label": "spam",
+        "reason": None,
     }
 
 

@@ -15,10 +15,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
+from apps.audit.models import AuditEvent
 from apps.policies.models import Action, Label
 from apps.review.models import Cause, Decision, ReviewState
 from apps.review.services.decisions import Choice, decide
 from apps.review.services.leases import open_item, open_next, skip
+from apps.webhooks.models import OutboxEvent
 from tests.factories import (
     GroupFactory,
     MessageFactory,
@@ -155,6 +157,69 @@ def test_empty_queue_says_so_and_offers_what_was_skipped(console: Client, ann: U
     assert "Only 1 message that you skipped is left." in read(console)
     console.post("/review/skips/forget/")
     assert 'data-state="leased"' in read(console)
+
+
+def test_reason_is_stored_told_and_audited(console: Client) -> None:
+    item = ReviewItemFactory()
+    fields = {**lease_fields(read(console)), "action": "remove", "reason": "fraud"}
+    console.post(f"/review/items/{item.pk}/decide/", fields)
+    assert Decision.objects.get().reason == "fraud"
+    assert OutboxEvent.objects.get().payload["reason"] == "fraud"
+    assert AuditEvent.objects.get(action="review.decided").after["reason"] == "fraud"
+    assert "scam or phishing" in read(console, "/review/history/")
+
+
+def test_reason_that_is_none_of_ours_is_refused(console: Client) -> None:
+    item = ReviewItemFactory()
+    fields = {**lease_fields(read(console)), "action": "remove", "reason": "because"}
+    console.post(f"/review/items/{item.pk}/decide/", fields)
+    assert not Decision.objects.exists()
+
+
+# ---------- an answer that was lost ----------
+
+
+def test_decision_whose_answer_was_lost_is_taken_back_by_its_lease(console: Client) -> None:
+    item = ReviewItemFactory()
+    fields = lease_fields(read(console))
+    console.post(f"/review/items/{item.pk}/decide/", {**fields, "action": "remove"})
+    answer = console.post(f"/review/items/{item.pk}/recall/", {"token": fields["token"]}).json()
+    assert Decision.objects.get().undone_at is not None
+    assert not OutboxEvent.objects.exists()
+    again = {"token": answer["token"], "version": answer["version"], "action": "allow"}
+    console.post(f"/review/items/{item.pk}/decide/", again)
+    assert Decision.objects.get(undone_at__isnull=True).action == "allow"
+
+
+def test_decision_that_comes_after_its_recall_changes_nothing(console: Client) -> None:
+    item = ReviewItemFactory()
+    fields = lease_fields(read(console))
+    console.post(f"/review/items/{item.pk}/recall/", {"token": fields["token"]})
+    console.post(f"/review/items/{item.pk}/decide/", {**fields, "action": "remove"})
+    assert not Decision.objects.exists()
+
+
+def test_recall_after_the_grace_time_is_refused(console: Client, settings: Any) -> None:
+    settings.REVIEW_UNDO_S = 0
+    item = ReviewItemFactory()
+    fields = lease_fields(read(console))
+    console.post(f"/review/items/{item.pk}/decide/", {**fields, "action": "remove"})
+    response = console.post(
+        f"/review/items/{item.pk}/recall/",
+        {"token": fields["token"]},
+        headers={"Accept": "application/json"},
+    )
+    assert response.status_code == 409
+    assert Decision.objects.get().undone_at is None
+
+
+def test_recalled_skip_brings_the_message_back(console: Client, ann: User) -> None:
+    item = ReviewItemFactory()
+    fields = lease_fields(read(console))
+    console.post(f"/review/items/{item.pk}/skip/", fields)
+    assert console.post(f"/review/items/{item.pk}/recall/", fields).status_code == 200
+    item.refresh_from_db()
+    assert item.leased_by == ann
 
 
 # ---------- others ----------
@@ -368,6 +433,12 @@ def test_card_without_verdict_scores_or_name_can_be_decided(console: Client, mis
         ("post", "/review/items/1/escalate/"),
         ("post", "/review/items/1/extend/"),
         ("post", "/review/items/1/release/"),
+        ("post", "/review/items/1/recall/"),
+        ("post", "/review/views/"),
+        ("post", "/review/views/1/forget/"),
+        ("get", "/review/keys/"),
+        ("post", "/review/keys/"),
+        ("post", "/review/keys/reset/"),
         ("post", "/review/decisions/1/undo/"),
         ("post", "/review/decisions/1/reverse/"),
         ("get", "/review/history/"),
@@ -383,7 +454,7 @@ def test_only_who_may_review_gets_in(client: Client, method: str, url: str) -> N
 @pytest.mark.parametrize("number", [1, 2**70])
 def test_unknown_items_are_not_found(console: Client, number: int) -> None:
     fields = {"token": uuid4(), "version": 1, "action": "allow"}
-    for url in ("decide", "skip", "escalate", "open"):
+    for url in ("decide", "skip", "escalate", "open", "recall"):
         assert console.post(f"/review/items/{number}/{url}/", fields).status_code == 404
     assert console.get(f"/review/items/{number}/").status_code == 404
     assert console.get(f"/review/items/{number}/look/").status_code == 404
@@ -405,7 +476,7 @@ def crowd(size: int) -> None:
 
 @pytest.mark.parametrize(
     ("method", "url", "queries"),
-    [("get", QUEUE, 29), ("get", "/review/rows/", 7), ("post", "/review/next/", 22)],
+    [("get", QUEUE, 32), ("get", "/review/rows/", 9), ("post", "/review/next/", 23)],
 )
 def test_number_of_queries_does_not_grow(
     console: Client, method: str, url: str, queries: int

@@ -18,16 +18,19 @@ from tests.factories import GroupFactory, ReviewItemFactory, UserFactory
 pytestmark = pytest.mark.django_db
 
 
-def counted() -> Counter[tuple[int, str | None, bool]]:
-    """COUNT(*), by group, label and whether it went up to a lead."""
+Key = tuple[int, str | None, str, bool]
+
+
+def counted() -> Counter[Key]:
+    """COUNT(*), by group, label, language and whether it went up to a lead."""
     items = ReviewItem.objects.filter(state=ReviewState.OPEN)
-    return Counter((item.group_id, item.label, item.escalated_by_id is not None) for item in items)
+    return Counter((i.group_id, i.label, i.language, i.escalated_by_id is not None) for i in items)
 
 
-def tallied() -> Counter[tuple[int, str | None, bool]]:
-    sums: Counter[tuple[int, str | None, bool]] = Counter()
+def tallied() -> Counter[Key]:
+    sums: Counter[Key] = Counter()
     for row in QueueTally.objects.all():
-        sums[row.group_id, row.label, row.is_escalated] += row.change
+        sums[row.group_id, row.label, row.language, row.is_escalated] += row.change
     return Counter({key: n for key, n in sums.items() if n})
 
 
@@ -39,6 +42,7 @@ def change_something(chance: random.Random, someone: int) -> None:
     changes = {
         "state": chance.choice(ReviewState.values),
         "label": chance.choice(["spam", "toxic", None]),
+        "language": chance.choice(["en", "zh"]),
         "escalated_by_id": chance.choice([None, someone]),
         "version": item.version + 1,
     }

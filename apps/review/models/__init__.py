@@ -1,10 +1,14 @@
 """Everything review keeps, a module for each part of it."""
 
 from apps.review.models.appeals import Appeal, AppealState
+from apps.review.models.desk import KeyMap, SavedView
+from apps.review.models.pace import QueueFlow, QueueSample
 from apps.review.models.queue import (
     Cause,
     Decision,
+    Language,
     QueueTally,
+    Reason,
     ReviewItem,
     ReviewState,
     Skip,
@@ -16,10 +20,16 @@ __all__ = [
     "AppealState",
     "Cause",
     "Decision",
+    "KeyMap",
+    "Language",
+    "QueueFlow",
+    "QueueSample",
     "QueueTally",
+    "Reason",
     "Report",
     "ReportReason",
     "ReviewItem",
     "ReviewState",
+    "SavedView",
     "Skip",
 ]

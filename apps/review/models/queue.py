@@ -30,6 +30,25 @@ class ReviewState(models.TextChoices):
     WITHDRAWN = "withdrawn", _("withdrawn")
 
 
+class Language(models.TextChoices):
+    """What a text seems to be written in (see `language.py`)."""
+
+    EN = "en", _("English")
+    ZH = "zh", _("Chinese")
+    OTHER = "other", _("other languages")
+
+
+class Reason(models.TextChoices):
+    """Why somebody decided so: a key each, never needed."""
+
+    FRAUD = "fraud", _("scam or phishing")
+    FLOOD = "flood", _("mass posting")
+    INSULT = "insult", _("insult")
+    HATE = "hate", _("hate or threat")
+    UNWANTED_AD = "unwanted_ad", _("unwanted advertising")
+    HARMLESS = "harmless", _("harmless in context")
+
+
 class ReviewItem(models.Model):
     """One message that people shall look at. A write needs the lease's token and the version."""
 
@@ -39,6 +58,9 @@ class ReviewItem(models.Model):
     group = models.ForeignKey(Group, on_delete=models.PROTECT, db_index=False)
     cause = models.CharField(max_length=16, choices=Cause)
     label = models.CharField(max_length=8, choices=Label, null=True)
+    language = models.CharField(
+        max_length=5, choices=Language, default=Language.OTHER, db_default=Language.OTHER
+    )
     # Severity times confidence, 0 to 1; and the same with its age in it (see `ranking.py`).
     priority = models.FloatField()
     rank = models.FloatField()
@@ -47,6 +69,8 @@ class ReviewItem(models.Model):
     state = models.CharField(max_length=16, choices=ReviewState, default=ReviewState.OPEN)
     version = models.PositiveIntegerField(default=1)
     opened_at = models.DateTimeField(db_default=Now())
+    # When somebody first had it before them.
+    first_leased_at = models.DateTimeField(null=True, blank=True)
     leased_by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         null=True,
@@ -97,6 +121,11 @@ class ReviewItem(models.Model):
                 condition=Q(state="open"),
                 name="review_queue_by_group",
             ),
+            models.Index(
+                fields=["language", "-rank", "message"],
+                condition=Q(state="open"),
+                name="review_queue_by_language",
+            ),
             # The oldest that waits.
             models.Index(fields=["opened_at"], condition=Q(state="open"), name="review_oldest"),
             # What one moderator has open: resumed on the next visit, released at sign-out.
@@ -124,6 +153,7 @@ class QueueTally(models.Model):
 
     group_id = models.BigIntegerField()
     label = models.CharField(max_length=8, null=True)
+    language = models.CharField(max_length=5, db_default=Language.OTHER)
     is_escalated = models.BooleanField()
     change = models.BigIntegerField()
 
@@ -149,6 +179,7 @@ class Decision(models.Model):
     moderator = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT)
     action = models.CharField(max_length=8, choices=Action)
     label = models.CharField(max_length=8, choices=Label)
+    reason = models.CharField(max_length=16, choices=Reason, blank=True, db_default="")
     note = models.CharField(max_length=500, blank=True)
     # The lease it was made under: a repeat of the same request finds its own decision.
     lease_token = models.UUIDField(null=True, unique=True)
@@ -167,4 +198,6 @@ class Decision(models.Model):
         indexes = [
             # A moderator's own history, newest first.
             models.Index(fields=["moderator", "-id"], name="decision_by_moderator"),
+            # The figures of the last days.
+            models.Index(fields=["decided_at"], name="decision_by_time"),
         ]

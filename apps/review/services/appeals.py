@@ -24,6 +24,7 @@ from apps.review.errors import (
     StaleItemError,
 )
 from apps.review.grams import indexed
+from apps.review.language import guess
 from apps.review.models import Appeal, AppealState, Cause, Decision, ReviewItem, ReviewState
 from apps.review.ranking import APPEALED_PRIORITY, rank
 from apps.review.services.decisions import Choice, grace, overturn, write_decision
@@ -132,6 +133,7 @@ def _lock_item(message: Message, verdict: Verdict | None, now: datetime) -> Revi
             "state": ReviewState.WITHDRAWN,
             "opened_at": now,
             "grams": indexed(message.text),
+            "language": guess(message.text),
         },
     )
     return items.get(pk=message.pk)

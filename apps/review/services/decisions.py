@@ -25,9 +25,9 @@ from apps.review.errors import (
     UnderAppealError,
     UndoExpiredError,
 )
-from apps.review.models import Appeal, Cause, Decision, ReviewItem, ReviewState
+from apps.review.models import Appeal, Cause, Decision, Reason, ReviewItem, ReviewState
 from apps.review.services.intake import close
-from apps.review.services.leases import Lease, is_gone, lock_open, regrant
+from apps.review.services.leases import Lease, is_gone, lock_open, open_item, regrant
 from apps.webhooks.models import EventKind
 from apps.webhooks.services import enqueue, withdraw
 
@@ -39,6 +39,7 @@ class Choice:
     action: Action
     label: Label
     note: str = ""
+    reason: Reason | None = None
 
 
 @transaction.atomic
@@ -98,6 +99,7 @@ def _write(
         moderator=user,
         action=choice.action,
         label=choice.label,
+        reason=choice.reason or "",
         note=choice.note,
         lease_token=token,
         decided_at=now,
@@ -159,6 +161,28 @@ def undo_decision(user: User, decision_id: int, *, now: datetime | None = None) 
     decision.save(update_fields=["undone_at"])
     _audit("review.undone", decision, user, before=_told(decision))
     return _reopen(item, user, now)
+
+
+@transaction.atomic
+def recall(user: User, item_id: int, token: UUID, *, now: datetime | None = None) -> Lease | None:
+    """Take back whatever was done under a lease, if it arrived, and have the item again.
+
+    For a line that broke before the answer came: nobody knows whether the decision stands. The new
+    lease has a new token, so the old request changes nothing if it comes later still.
+
+    Returns:
+        A lease; None when the message is gone meanwhile.
+
+    Raises:
+        The same as `undo_decision` and `open_item`.
+    """
+    require(user, Permission.REVIEW)
+    # Locked first: the decision that is on its way must come before or after, never between.
+    ReviewItem.objects.select_for_update(of=("self",)).get(pk=item_id)
+    made = Decision.objects.filter(item_id=item_id, lease_token=token, moderator=user).first()
+    if made is not None and made.undone_at is None:
+        return undo_decision(user, made.pk, now=now)
+    return open_item(user, item_id, now=now)
 
 
 def _reopen(item: ReviewItem, user: User, now: datetime) -> Lease | None:
@@ -228,6 +252,7 @@ def _replace(old: Decision, user: User, choice: Choice, now: datetime) -> Decisi
         moderator=user,
         action=choice.action,
         label=choice.label,
+        reason=choice.reason or "",
         note=choice.note,
         reverses=old,
         decided_at=now,
@@ -280,6 +305,7 @@ def _told(decision: Decision) -> dict[str, Any]:
         "message": decision.item_id,
         "action": decision.action,
         "label": decision.label,
+        "reason": decision.reason or None,
     }
 
 

@@ -12,6 +12,7 @@ from apps.policies.judging import LABELS
 from apps.policies.models import Action, Label
 from apps.review.announce import announce
 from apps.review.grams import indexed
+from apps.review.language import guess
 from apps.review.models import Cause, ReviewItem, ReviewState
 from apps.review.ranking import base_priority, rank
 from apps.review.services.reports import carry_over
@@ -22,11 +23,11 @@ from apps.scoring.sinks import StoredVerdict
 # people asked for: a verdict neither ends a report nor makes it less urgent.
 _OPEN = """
 INSERT INTO review_reviewitem
-  (message_id, group_id, cause, label, priority, rank, grams, state, version, opened_at)
-SELECT id, group_id, cause, label, priority, rank, grams::int[], 'open', 1, %(now)s
+  (message_id, group_id, cause, label, language, priority, rank, grams, state, version, opened_at)
+SELECT id, group_id, cause, label, language, priority, rank, grams::int[], 'open', 1, %(now)s
 FROM unnest(%(ids)s::bigint[], %(groups)s::bigint[], %(causes)s::text[], %(labels)s::text[],
-            %(priorities)s::float8[], %(ranks)s::float8[], %(grams)s::text[])
-     AS new (id, group_id, cause, label, priority, rank, grams)
+            %(languages)s::text[], %(priorities)s::float8[], %(ranks)s::float8[], %(grams)s::text[])
+     AS new (id, group_id, cause, label, language, priority, rank, grams)
 ON CONFLICT (message_id) DO UPDATE
 SET cause = CASE WHEN review_reviewitem.cause IN ('flagged', 'undetermined')
       THEN EXCLUDED.cause ELSE review_reviewitem.cause END,
@@ -114,6 +115,7 @@ def _open(held: Sequence[StoredVerdict]) -> list[int]:
                 "groups": [v.group_id for v in held],
                 "causes": [str(cause) for cause in causes],
                 "labels": [None if label is None else str(label) for label in labels],
+                "languages": [str(guess(texts[v.message_id])) for v in held],
                 "priorities": priorities,
                 "ranks": [rank(priority, now) for priority in priorities],
                 "grams": [_array(indexed(texts[v.message_id])) for v in held],

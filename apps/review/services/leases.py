@@ -220,7 +220,9 @@ def _grant(item: ReviewItem, user: User, now: datetime) -> Lease:
     item.leased_by = user
     item.lease_token = uuid4()
     item.lease_until = now + lease_time()
-    item.save(update_fields=["leased_by", "lease_token", "lease_until"])
+    if item.first_leased_at is None or item.first_leased_at < item.opened_at:
+        item.first_leased_at = now
+    item.save(update_fields=["leased_by", "lease_token", "lease_until", "first_leased_at"])
     announce("leased", [item.pk])
     return Lease(item.pk, item.lease_token, item.version, item.lease_until)
 

@@ -15,6 +15,7 @@ from apps.chat.models import Message
 from apps.policies.models import Action, Label
 from apps.review.announce import announce
 from apps.review.grams import indexed
+from apps.review.language import guess
 from apps.review.models import Cause, Report, ReportReason, ReviewItem, ReviewState
 from apps.review.ranking import (
     DANGER_PRIORITY,
@@ -126,6 +127,7 @@ def _open(message: Message, reason: ReportReason, verdict: Verdict | None, now: 
             "reports": 1,
             "opened_at": now,
             "grams": indexed(message.text),
+            "language": guess(message.text),
         },
     )
     if is_new:

@@ -33,7 +33,8 @@ def card_of(
 ) -> dict[str, Any]:
     """Context of the card: leased, to look at, or (without an id) the empty queue."""
     shown = lease.item_id if lease else item_id
-    context: dict[str, Any] = {"lease": lease, "undo_s": decisions.grace().seconds}
+    keys = selectors.keys_of(request.user)
+    context: dict[str, Any] = {"lease": lease, "keys": keys, "undo_s": decisions.grace().seconds}
     if shown is None:
         return {**context, **_empty(request, now)}
     try:
@@ -43,7 +44,7 @@ def card_of(
     left, most = ms(lease.until, now) if lease else 0, ms(now + leases.lease_time(), now)
     return {
         **context,
-        **card_context(card),
+        **card_context(card, keys),
         "lease_ms": left,
         "lease_s": left / 1000,
         "lease_share": left / most,

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
 from apps.review import selectors
-from apps.review.errors import ReviewError
+from apps.review.errors import ItemWithdrawnError, ReviewError
 from apps.review.forms import (
     BesidesForm,
     DecisionForm,
@@ -25,7 +25,9 @@ from apps.review.forms import (
     VersionForm,
     filters_of,
 )
+from apps.review.keys import GROUPS
 from apps.review.models import Decision, ReviewItem
+from apps.review.queue import query_of
 from apps.review.services import decisions, leases
 from apps.review.services.leases import Lease
 from apps.review.showing import queue_context
@@ -74,11 +76,16 @@ def _page(
 ) -> HttpResponse:
     now = timezone.now()
     filters = filters_of(request.GET)
+    card = card_of(request, lease, item_id, now)
     undoable = selectors.latest_undoable(request.user, since=now - decisions.grace())
     context = {
-        **card_of(request, lease, item_id, now),
+        **card,
         **queue_context(selectors.queue_page(request.user, filters, now=now), filters),
-        "groups": selectors.groups_with_work(request.user),
+        "groups": selectors.groups_with_work(request.user, filters.group_id),
+        "views": selectors.saved_views(request.user),
+        "query": query_of(filters),
+        "key_groups": GROUPS,
+        "commands": {key: command for command, key in card["keys"].items()},
         "undoable": undoable,
         "undo_text": told(undoable) if undoable else "",
         "undo_ms": undo_ms(undoable, now) if undoable else 0,
@@ -94,7 +101,8 @@ def rows(request: SignedInRequest) -> HttpResponse:
     """The queue alone."""
     filters = filters_of(request.GET)
     page = selectors.queue_page(request.user, filters)
-    return render(request, "review/queue.html", queue_context(page, filters))
+    context = {**queue_context(page, filters), "keys": selectors.keys_of(request.user)}
+    return render(request, "review/queue.html", context)
 
 
 @require_GET
@@ -178,6 +186,21 @@ def undo(request: SignedInRequest, decision_id: int) -> HttpResponse:
         return render_card(request, lease, item_id)
     messages.success(request, _("Taken back. The message waits again."))
     return back_to_history(request) if "history" in request.POST else to_queue(request)
+
+
+@require_POST
+@requires(Permission.REVIEW)
+def recall(request: SignedInRequest, item_id: int) -> HttpResponse:
+    """Have an item again whose decision was sent, but never answered."""
+    try:
+        lease = decisions.recall(request.user, item_id, token(request))
+    except ReviewItem.DoesNotExist as error:
+        raise Http404 from error
+    except ReviewError as error:
+        return refused(request, error)
+    if lease is None:
+        return refused(request, ItemWithdrawnError())
+    return JsonResponse({"token": lease.token, "version": lease.version})
 
 
 @require_POST

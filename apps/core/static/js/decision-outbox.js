@@ -3,7 +3,7 @@ const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 8000;
 
 export class DecisionOutbox {
-  #waiting = []; // {url, body, item, card}
+  #waiting = []; // {url, body, item, card}; mayStand: it was sent once and never answered
   #sending = null;
   #flight = Promise.resolve(); // ends when what is on its way has its answer
   #tries = 0;
@@ -20,15 +20,25 @@ export class DecisionOutbox {
     return [this.#sending, ...this.#waiting].filter(Boolean).map(({ item }) => item);
   }
 
-  push(entry) {
-    this.#waiting.push(entry);
+  push(entry, { first = false } = {}) {
+    if (first) this.#waiting.unshift(entry);
+    else this.#waiting.push(entry);
     this.#send();
+  }
+
+  // What waits for an item gets these values: it has another lease than when it was written.
+  amend(item, values) {
+    for (const entry of this.#waiting.filter((one) => one.item === item)) {
+      for (const [name, value] of Object.entries(values)) entry.body.set(name, value);
+    }
   }
 
   // Takes the newest one back if it has not left yet. One that is on its way is waited for: until
   // it has its answer nobody can say which decision is the newest.
   async recall() {
     if (!this.#waiting.length) await this.#flight;
+    const newest = this.#waiting.at(-1);
+    if (!newest || newest.isRecall) return undefined; // nothing to take back, or it is under way
     const entry = this.#waiting.pop();
     this.changed(this.items.length, this.#tries > 0);
     return entry;
@@ -65,6 +75,7 @@ export class DecisionOutbox {
   }
 
   #later(entry) {
+    entry.mayStand = true;
     this.#waiting.unshift(entry);
     this.#tries += 1;
     this.changed(this.items.length, true);

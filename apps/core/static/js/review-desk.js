@@ -16,6 +16,7 @@ class ReviewDesk extends HTMLElement {
   #hasAskedAgain = false;
   #isLeaving = false;
   #pendingAction = null; // waits for a label
+  #commands = JSON.parse(this.dataset.keys); // key -> command
   #undoing = Promise.resolve(); // one after the other: each takes what is the newest then
   #activeAt = performance.now();
   #outbox = new DecisionOutbox({
@@ -72,7 +73,7 @@ class ReviewDesk extends HTMLElement {
     if (!event.target.matches("[data-decide]")) return;
     event.preventDefault();
     // Enter in the note decides as suggested, or not at all.
-    const button = event.submitter?.matches("[data-key]") ? event.submitter : null;
+    const button = event.submitter?.matches("[data-command]") ? event.submitter : null;
     const isTyped = document.activeElement?.matches("[data-note]");
     const chosen = isTyped ? event.target.querySelector("[data-suggested]") : button;
     if (chosen) this.#act(chosen);
@@ -98,15 +99,18 @@ class ReviewDesk extends HTMLElement {
     this.#pendingAction = button;
     this.#toast({ text: this.dataset.wordLabel });
     this.#card.toggleAttribute("data-asks", true);
-    this.#card.querySelector("[data-digit]").focus();
+    this.#card.querySelector("[name=label]").focus();
   }
 
   #answered(entry, { status, data }) {
     if (status === 200) {
+      if (entry.isRecall) return this.#recalled(entry.card, data);
       if (data.decision) this.#undoBar.add({ ...data, left_ms: data.undo_ms });
       if (data.decision) this.#countToday(1);
       return;
     }
+    if (entry.isRecall) entry.card.removeAttribute("data-recalled");
+    if (entry.isRecall && entry.card === this.#card) this.#look();
     const text = data.text ?? `${this.dataset.wordFailed} (${status})`;
     const see = { label: this.dataset.wordSee, event: "desk:see", detail: { item: entry.item } };
     this.#toast({ text, sub: data.sub, action: see });
@@ -133,6 +137,7 @@ class ReviewDesk extends HTMLElement {
     const unsent = await this.#outbox.recall();
     if (unsent) {
       unsent.card.dataset.state = "leased";
+      if (unsent.mayStand) this.#recall(unsent.card);
       this.#putBack(unsent.card);
       return;
     }
@@ -144,6 +149,23 @@ class ReviewDesk extends HTMLElement {
     if (response.status === 409) return this.#toast(await response.json());
     this.#countToday(-1);
     this.#putBack(this.#parse(await response.text()));
+  }
+
+  // The line broke before the answer came, so nobody knows whether the decision stands. Whatever it
+  // is, the server takes it back before anything else of this page is sent.
+  #recall(card) {
+    card.toggleAttribute("data-recalled", true); // until the answer its token is not the newest
+    const { item, token, recallUrl } = card.dataset;
+    this.#outbox.push({ url: recallUrl, body: this.#body({ token }), item: Number(item), card, isRecall: true }, { first: true });
+  }
+
+  #recalled(card, { token, version }) {
+    card.removeAttribute("data-recalled");
+    const fresh = { token, version: String(version) };
+    Object.assign(card.dataset, fresh);
+    for (const [name, value] of Object.entries(fresh)) card.querySelector(`[name=${name}]`).value = value;
+    this.#outbox.amend(Number(card.dataset.item), fresh);
+    if (card === this.#card && card.dataset.state === "leased") this.#extend(card);
   }
 
   // Shows a card again; the one on the desk becomes the next, and what was next goes back.
@@ -214,6 +236,7 @@ class ReviewDesk extends HTMLElement {
   // ---------- leases ----------
 
   async #extend(card) {
+    if (card.hasAttribute("data-recalled")) return;
     const response = await this.#post(card.dataset.extendUrl, { token: card.dataset.token });
     if (!response?.ok) return;
     const { left_ms: leftMs } = await response.json();
@@ -336,22 +359,38 @@ class ReviewDesk extends HTMLElement {
   };
 
   #press(key, event) {
-    const digit = this.#card.querySelector(`[data-digit="${CSS.escape(key)}"]`);
-    if (digit) return this.#chooseLabel(digit), true;
-    if (key === "u") return this.#undo(), true;
-    if (key === "n") return this.#focusField(this.#card.querySelector("[data-note]"));
-    if (key === "/") return this.#focusField(this.querySelector("[data-search]"));
-    if (key === "j" || key === "k") return this.#move(key === "j" ? 1 : -1), true;
     if (key === "enter" && !event.target.closest("a, button, input, summary")) return this.#goOn();
-    const button = this.#card.querySelector(`[data-key="${CSS.escape(key)}"]`);
+    const command = this.#commands[key];
+    if (!command) return false;
+    const act = this.#own[command];
+    if (act) return act() ?? true;
+    const target = this.#card.querySelector(`[data-command="${command}"]`);
+    if (!target) return false;
+    if (target.type === "radio") this.#choose(target);
     // A key that is held down must not decide a second message.
-    if (button && !event.repeat) this.#act(button);
-    return Boolean(button);
+    else if (target.matches("[data-decide] button") && !event.repeat) this.#act(target);
+    else if (!target.form) target.click();
+    return true;
   }
 
-  #chooseLabel(digit) {
-    digit.checked = true;
-    if (this.#pendingAction?.form === digit.form) this.#act(this.#pendingAction);
+  // Commands that are more than a press on the element that has them.
+  #own = {
+    undo: () => this.#undo(),
+    note: () => this.#focusField(this.#card.querySelector("[data-note]")),
+    search: () => this.#focusField(this.querySelector("[data-search]")),
+    down: () => this.#move(1),
+    up: () => this.#move(-1),
+  };
+
+  // What it is, or why. The same key again takes the choice back, unless an action waits for it.
+  #choose(radio) {
+    radio.checked = !radio.checked;
+    this.#chosen(radio);
+  }
+
+  #chosen(radio) {
+    const completes = radio.checked && radio.name === "label" && this.#pendingAction?.form === radio.form;
+    if (completes) this.#act(this.#pendingAction);
   }
 
   #focusField(field) {
@@ -387,7 +426,7 @@ class ReviewDesk extends HTMLElement {
 
   #change = (event) => {
     if (event.target.matches("[data-submit-on-change]")) event.target.form.submit();
-    if (event.target.matches("[data-digit]")) this.#chooseLabel(event.target);
+    if (event.target.matches("[data-decide] [type=radio]")) this.#chosen(event.target);
   };
 
   #wasActive = () => {
