@@ -106,6 +106,10 @@ class Caller:
         self.balancer = Balancer(config.balancer, chance)
         self.pool = Pool(config, self._new_replica)
 
+    @property
+    def budget_tokens(self) -> float:
+        return self._budget.tokens
+
     def cancel_abandoned(self) -> None:
         """Give up what nobody waits for."""
         for call in list(self._abandoned.values()):

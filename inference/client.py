@@ -280,6 +280,10 @@ class AsyncModerationClient:
         now_s = time.monotonic()
         return [replica.state(now_s) for replica in self._pool.replicas.values()]
 
+    def retry_budget(self) -> float:
+        """How many second attempts may be made at once; it fills up while calls succeed."""
+        return self._caller.budget_tokens
+
     def drain(self, name: str) -> None:
         """Send it nothing more; what it has it finishes. Until ``readmit``."""
         self._replica(name).load.is_draining = True

@@ -194,6 +194,10 @@ class ModerationClient:
         """See ``AsyncModerationClient.replica_states``."""
         return self._do(lambda client: client.replica_states())
 
+    def retry_budget(self) -> float:
+        """See ``AsyncModerationClient.retry_budget``."""
+        return self._do(lambda client: client.retry_budget())
+
     def drain(self, name: str) -> None:
         """See ``AsyncModerationClient.drain``."""
         self._do(lambda client: client.drain(name))

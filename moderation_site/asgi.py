@@ -23,11 +23,13 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 from apps.api.app import ApiApp  # noqa: E402
 from apps.api.http import AsgiApp, Message, Receive, Scope, Send  # noqa: E402
 from apps.api.problems import DOCS_PATH  # noqa: E402
+from apps.dashboard.heartbeat import Heartbeat  # noqa: E402
 from apps.dashboard.metrics_endpoint import METRICS_PATH, metrics  # noqa: E402
 from moderation_site.routing import websocket_urlpatterns  # noqa: E402
 
 pages = cast(AsgiApp, _django)
 api = ApiApp()
+heartbeat = Heartbeat()
 sockets = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
 
 _HEALTH_PATHS = {"/healthz", "/readyz"}
@@ -54,12 +56,14 @@ def _is_for_api(path: str) -> bool:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """The server's lifespan: at its end, what was accepted is stored and answered."""
+    """The server's lifespan: it says that it lives, and at its end stores what it accepted."""
     while True:
         message: Message = await receive()
         if message["type"] == "lifespan.startup":
+            heartbeat.start()
             await send({"type": "lifespan.startup.complete"})
         else:
+            await heartbeat.stop()
             await api.close()
             await send({"type": "lifespan.shutdown.complete"})
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from csp.constants import NONE, SELF
@@ -12,6 +13,10 @@ from moderation_site import env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env.read("DATA_DIR", str(BASE_DIR / ".local")))
+
+# What runs, for the time line: an image's tag or a commit. Set it at each deployment.
+_PROJECT = tomllib.loads((BASE_DIR / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+APP_VERSION = env.read("APP_VERSION", _PROJECT["version"])
 
 DEBUG = env.boolean("DEBUG", default=False)
 SECRET_KEY = env.read("SECRET_KEY", "insecure-for-debugging-only" if DEBUG else None)

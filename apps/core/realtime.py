@@ -492,6 +492,12 @@ def _hub() -> Hub:
     return _hubs[loop]
 
 
+def viewers_here() -> int:
+    """How many browsers watch through this process."""
+    feeds = [feed for hub in _hubs.values() for feed in hub._feeds.values()]
+    return len({viewer for feed in feeds for viewer in feed.viewers})
+
+
 async def _leave(viewer: Viewer) -> None:
     loop = asyncio.get_running_loop()
     hub = _hubs.get(loop)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2s
+from typing import Any
 
 from django.utils import timezone
 from django.utils.functional import Promise
@@ -225,6 +226,11 @@ def _actions(wishes: type[Standing | BreakerWish], effect: Effect | None) -> Ite
 
 def _action(wish: str) -> Action:
     return Action(str(wish), WISH_WORDS[wish], QUESTIONS[wish], wish in _TAKING)
+
+
+def wish_word(value: Any) -> str:
+    """What was asked for: limits are the one wish that is not a word."""
+    return str(WISH_WORDS.get(value, value) if isinstance(value, str) else _("Change limits"))
 
 
 def _progress(effect: Effect | None, now: datetime) -> Progress | None:

@@ -27,7 +27,7 @@ SERVING = {"ready"}
 # In half-open only a probe goes through.
 _BREAKER_KEEPS_OUT = {"open", "half_open", "forced_open"}
 # From calm to worst: of several processes' views of one replica the worst is shown.
-_BREAKER_RANK = {
+BREAKER_RANK = {
     "closed": 0,
     "forced_closed": 1,
     "ramping": 2,
@@ -133,7 +133,7 @@ class Figures:
 
 
 @dataclass(slots=True)
-class _Process:
+class Process:
     """The samples of one process, oldest first."""
 
     samples: list[Sample] = field(default_factory=list)
@@ -210,17 +210,17 @@ def _stage_row(stage: str, sketch: LatencySketch, longest_ms: float) -> StageRow
     return StageRow(stage, sketch.count, p50_ms, p90_ms, p95_ms, p99_ms, share)
 
 
-def _by_process(samples: Iterable[Sample]) -> dict[str, _Process]:
-    processes: dict[str, _Process] = {}
+def by_process(samples: Iterable[Sample]) -> dict[str, Process]:
+    processes: dict[str, Process] = {}
     for sample in samples:
-        processes.setdefault(sample.process, _Process()).samples.append(sample)
+        processes.setdefault(sample.process, Process()).samples.append(sample)
     return processes
 
 
 def replica_rows(samples: Sequence[Sample], *, now: datetime) -> list[ReplicaRow]:
     """Each replica once, from the newest sample of each process that still lives."""
     views: dict[str, list[Mapping[str, Any]]] = {}
-    for process in _by_process(samples).values():
+    for process in by_process(samples).values():
         if now - process.newest.at <= HEARTBEAT_LOST_AFTER:
             for view in process.newest.replicas:
                 views.setdefault(view["name"], []).append(view)
@@ -249,16 +249,16 @@ def _replica_row(views: Sequence[Mapping[str, Any]]) -> ReplicaRow:
 
 
 def _badness(view: Mapping[str, Any]) -> tuple[int, int]:
-    return _BREAKER_RANK.get(view["breaker"], 0), _STATUS_RANK.get(view["state"], 0)
+    return BREAKER_RANK.get(view["breaker"], 0), _STATUS_RANK.get(view["state"], 0)
 
 
 def worker_rows(samples: Sequence[Sample], *, now: datetime) -> list[WorkerRow]:
     """Each process of the last minute that judges, gone ones included."""
-    processes = _by_process(samples)
+    processes = by_process(s for s in samples if s.role == "worker")
     return [_worker_row(name, processes[name], now) for name in sorted(processes)]
 
 
-def _worker_row(name: str, process: _Process, now: datetime) -> WorkerRow:
+def _worker_row(name: str, process: Process, now: datetime) -> WorkerRow:
     newest = process.newest
     since = now - timedelta(seconds=RATE_WINDOW_S)
     rated = [s.counters for s in process.samples if s.at > since]

@@ -57,16 +57,24 @@ class Rollup(models.Model):
 
 
 class OperationalEvent(models.Model):
-    """A change of a replica, a breaker or a worker. What people changed stands in the audit."""
+    """A change of a replica, a breaker, a process or a group's traffic, or a new version.
+
+    What people changed stands in the audit.
+    """
 
     class Kind(models.TextChoices):
         BREAKER = "breaker"
         REPLICA = "replica"
         WORKER = "worker"
+        WEB = "web"
+        # The subject is a version of the code.
+        DEPLOY = "deploy"
+        # The subject is a group's key.
+        BURST = "burst"
 
     at = models.DateTimeField()
     kind = models.CharField(max_length=8, choices=Kind)
-    # The replica's or the process's name.
+    # What `kind` says, or the replica's or the process's name.
     subject = models.CharField(max_length=64)
     state = models.CharField(max_length=16)
     reason = models.CharField(max_length=200, blank=True)

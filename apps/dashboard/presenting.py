@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
 from apps.core.templatetags.figures import count, duration
 from apps.dashboard.figures import Figures, ReplicaRow, StageRow, WorkerRow
+from apps.dashboard.reasons import reason_words
 from apps.dashboard.selectors import Backlog, Inflow, Overview, Point
 
 LATE_AFTER_S = 60
@@ -95,6 +96,8 @@ class ReplicaView:
     status_shape: str
     breaker_word: Promise | str
     breaker_shape: str
+    reason: str
+    breaker_reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,8 @@ def present(overview: Overview) -> Page:
                 STATUS_SHAPES.get(row.status, "degraded"),
                 BREAKER_WORDS.get(row.breaker, row.breaker),
                 BREAKER_SHAPES.get(row.breaker, ""),
+                reason_words(row.reason),
+                reason_words(row.breaker_reason),
             )
             for row in figures.replicas
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -10,6 +11,7 @@ from django.db.models import Max
 
 from apps.chat.models import IDS_PER_CHUNK, Message
 from apps.core import realtime
+from apps.dashboard.bursts import LEAST_PER_S, OVERLAP_IDS, note_bursts
 from apps.dashboard.models import InflowSample
 from apps.dashboard.selectors import Backlog, read_backlog
 
@@ -19,15 +21,17 @@ ONE_SECOND = timedelta(seconds=1)
 SETTLED_AFTER = timedelta(seconds=2)
 # After a pause of the sampler at most so many seconds are filled in.
 MOST_SECONDS = 60
-# Requests that ran side by side took their ids in another order than their times.
-OVERLAP_IDS = 32 * IDS_PER_CHUNK
 MOST_IDS = 1_000 * IDS_PER_CHUNK
 
+# By second, and by second and group where a group sends a lot: one look at the rows for both.
 _COUNT = """
-SELECT date_trunc('second', received_at), count(*)
-FROM chat_message
-WHERE id >= %s AND received_at >= %s AND received_at < %s
-GROUP BY 1
+SELECT second, group_id, count(*)
+FROM (
+  SELECT date_trunc('second', received_at) AS second, group_id FROM chat_message
+  WHERE id >= %s AND received_at >= %s AND received_at < %s
+) AS messages
+GROUP BY GROUPING SETS ((second), (second, group_id))
+HAVING GROUPING(group_id) = 1 OR count(*) >= %s
 """
 
 
@@ -47,20 +51,38 @@ def record_inflow(*, now: datetime) -> int:
         since = max(since, last.second + ONE_SECOND)
     high_id = Message.objects.aggregate(high=Max("id"))["high"] or 0
     from_id = max(0, high_id - MOST_IDS, (last.high_id if last else high_id) - OVERLAP_IDS)
-    samples = list(_samples(since, until, from_id, high_id, read_backlog(now=now)))
+    received, by_group = _count(since, until, from_id)
+    samples = list(_samples(since, until, received, high_id, read_backlog(now=now)))
+    # Waits for another run that writes the same seconds, so that what follows is told once.
     InflowSample.objects.bulk_create(samples, ignore_conflicts=True)
+    note_bursts(by_group, {sample.second: sample.received for sample in samples})
     InflowSample.objects.filter(second__lt=now - KEPT_FOR).delete()
     if samples:
         realtime.publish(realtime.OPERATE, "sampled")
     return len(samples)
 
 
-def _samples(
-    since: datetime, until: datetime, from_id: int, high_id: int, backlog: Backlog
-) -> Iterator[InflowSample]:
+Counts = dict[datetime, int]
+ByGroup = dict[datetime, dict[int, int]]
+
+
+def _count(since: datetime, until: datetime, from_id: int) -> tuple[Counts, ByGroup]:
+    """Messages by second; and by second and group, of groups that send a lot."""
+    received: Counts = {}
+    by_group: ByGroup = defaultdict(dict)
     with connection.cursor() as cursor:
-        cursor.execute(_COUNT, [from_id, since, until])
-        received = dict(cursor.fetchall())
+        cursor.execute(_COUNT, [from_id, since, until, LEAST_PER_S])
+        for second, group_id, count in cursor.fetchall():
+            if group_id is None:
+                received[second] = count
+            else:
+                by_group[second][group_id] = count
+    return received, by_group
+
+
+def _samples(
+    since: datetime, until: datetime, received: Counts, high_id: int, backlog: Backlog
+) -> Iterator[InflowSample]:
     second = since
     while second < until:
         is_last = second + ONE_SECOND == until

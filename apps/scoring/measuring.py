@@ -6,19 +6,24 @@ import base64
 import os
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from django.conf import settings
 from django.utils import timezone
 
 from apps.scoring.claims import Claim
 from apps.scoring.pacing import Pacer
 from apps.scoring.samples import BY_HAND, Counters, Gauges, Sample, batch_bound
 from apps.scoring.sinks import StoredVerdict
+from apps.scoring.slowest import BatchTrace, Slowest
+from apps.scoring.told import ClientEars
 from apps.scoring.verdicts import Stored
 from inference import ReplicaState
 from inference.stats import StageStats
@@ -29,6 +34,15 @@ _KIND = attrgetter("label", "action", "source")
 def process_name(role: str) -> str:
     """Says which process of which machine; fits the column."""
     return f"{role}-{os.getpid()}@{socket.gethostname()}"[:64]
+
+
+def memory_mb() -> float | None:
+    """What this process holds in memory now; None where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return None
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
 
 
 class Measurements:
@@ -44,6 +58,9 @@ class Measurements:
         self._gauges = Gauges()
         self._applied: Mapping[str, int] = {}
         self._is_held = False
+        self._started_s = time.time()
+        self.ears = ClientEars()
+        self._slowest = Slowest()
 
     # ---------- what the pipeline tells ----------
 
@@ -84,8 +101,8 @@ class Measurements:
     def pushed(self, push_ms: float) -> None:
         self._stages.record("push", push_ms)
 
-    def retried(self) -> None:
-        self._count(retries=1)
+    def traced(self, trace: BatchTrace) -> None:
+        self._slowest.offer(trace)
 
     def flying(self, batches: int, messages: int, pacer: Pacer) -> None:
         self._gauges = Gauges(batches, messages, pacer.batch, pacer.paused_because)
@@ -100,24 +117,39 @@ class Measurements:
 
     # ---------- what the sampler takes ----------
 
-    def take_sample(self, replicas: Sequence[ReplicaState]) -> Sample:
+    def take_sample(
+        self, replicas: Sequence[ReplicaState], retry_budget: float | None = None
+    ) -> Sample:
         """All since the last one."""
         snapshot = self._stages.snapshot_and_reset()
+        told = self.ears.take()
         with self._lock:
             counts, self._counts = self._counts, Counter()
             kinds, self._kinds = self._kinds, {}
-        values: dict[str, Any] = {**counts, **{name: dict(c) for name, c in kinds.items()}}
+        values: dict[str, Any] = {
+            **counts,
+            **told.counts,
+            **{name: dict(c) for name, c in kinds.items()},
+        }
         return Sample(
             at=timezone.now(),
             process=self._process,
             role=self._role,
             counters=Counters(**values),
-            gauges=self._gauges_now(),
+            gauges=replace(
+                self._gauges_now(),
+                retry_budget=retry_budget,
+                memory_mb=memory_mb(),
+                version=settings.APP_VERSION,
+                started_s=self._started_s,
+            ),
             sketches={
                 series.name: base64.b64encode(sketch.to_bytes()).decode("ascii")
                 for series, sketch in snapshot.sketches.items()
             },
             replicas=[_replica(state) for state in replicas],
+            breaker_changes=told.breaker_changes,
+            slow_batches=[trace.to_json() for trace in self._slowest.take()],
         )
 
     def _gauges_now(self) -> Gauges:

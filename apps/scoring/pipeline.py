@@ -39,6 +39,7 @@ from apps.scoring.replicas import call_budget_s
 from apps.scoring.rulebook import ACTIONS, Rulebook
 from apps.scoring.ruling import rule
 from apps.scoring.sinks import StoredVerdict
+from apps.scoring.slowest import CHUNKS_NAMED, BatchTrace, CallTrace
 from apps.scoring.verdicts import Timing, store_verdicts
 from inference import Classification, Deadline, InferenceError, ModerationClient
 from inference.errors import BadResponseError, PoisonedInputError
@@ -82,6 +83,28 @@ class _Batch:
     claimed_at_s: float
     sent_at_s: float
     size: int
+    claim_ms: float
+
+    def trace(self, *, answered_at_s: float, stored_at_s: float) -> BatchTrace:
+        """Where its time went."""
+        return BatchTrace(
+            claim=self.claim.id.hex,
+            size=self.size,
+            chunks=self.claim.chunk_ids[:CHUNKS_NAMED],
+            queue_ms=max(chunk.waited_ms for chunk in self.claim.chunks),
+            claim_ms=self.claim_ms,
+            encode_ms=(self.sent_at_s - self.claimed_at_s) * 1000,
+            inference_ms=(answered_at_s - self.sent_at_s) * 1000,
+            store_ms=(stored_at_s - answered_at_s) * 1000,
+            calls=[
+                CallTrace(
+                    (call.sent_at_s - self.claimed_at_s) * 1000,
+                    call.latency_ms(),
+                    len(call.messages),
+                )
+                for call in self.calls
+            ],
+        )
 
 
 @dataclass(slots=True)
@@ -183,12 +206,13 @@ class Pipeline:
             return None
         messages = fetch_messages(claim, release_id=self._rulebook.release_id)
         claimed_at_s = time.monotonic()
-        self._measured.claimed(claim, (claimed_at_s - started_s) * 1000)
+        claim_ms = (claimed_at_s - started_s) * 1000
+        self._measured.claimed(claim, claim_ms)
         ruled, messages = rule(messages, self._rulebook)
         if claim.is_suspect:
             self._try_one_by_one(claim, ruled, messages, claimed_at_s)
             return self._claim_and_send()
-        batch = _Batch(claim, ruled, [], claimed_at_s, 0.0, len(messages))
+        batch = _Batch(claim, ruled, [], claimed_at_s, 0.0, len(messages), claim_ms)
         batch.calls = [self._send(part) for part in _cut(messages, settings.SCORING_CALL_SIZE)]
         batch.sent_at_s = time.monotonic()
         self._measured.encoded((batch.sent_at_s - claimed_at_s) * 1000)
@@ -250,10 +274,14 @@ class Pipeline:
         outcome = _Outcome(batch.ruled)
         for call in batch.calls:
             self._receive(call, outcome)
+        answered_at_s = time.monotonic()
         if batch.calls:
-            outcome.latency_ms = (time.monotonic() - batch.sent_at_s) * 1000
+            outcome.latency_ms = (answered_at_s - batch.sent_at_s) * 1000
             outcome.again_after_s = self._adapt(outcome.failure, batch, outcome.latency_ms)
-        return self._store(batch.claim, outcome, batch.claimed_at_s)
+        stored = self._store(batch.claim, outcome, batch.claimed_at_s)
+        trace = batch.trace(answered_at_s=answered_at_s, stored_at_s=time.monotonic())
+        self._measured.traced(trace)
+        return stored
 
     def _store(
         self, claim: Claim, outcome: _Outcome, claimed_at_s: float, *, keep_claim: bool = False
@@ -376,7 +404,6 @@ class Pipeline:
             self.pacer.on_overload if failure.is_overload else self.pacer.on_outage
         )
         pause_s = hold_off(failure.kind, time.monotonic())
-        self._measured.retried()
         if not was_paused:
             log.warning("Scoring holds off: %s", failure.kind)
         return pause_s

@@ -57,7 +57,12 @@ class Counters:
     fenced: int = 0
     # Chunks that came back unjudged: Triton away or overloaded.
     released: int = 0
+    # Second attempts on Triton: after a failure, and beside a slow first one.
     retries: int = 0
+    hedges: int = 0
+    # Calls that our own door refused, and those that Triton's queue did.
+    shed: int = 0
+    rejected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,14 @@ class Gauges:
     paused_because: str = ""
     # The version of each `Control` that this process has carried out, by its key.
     applied: Mapping[str, int] = field(default_factory=dict)
+    # Second attempts that may be made at once.
+    retry_budget: float | None = None
+    memory_mb: float | None = None
+    # Of a web process: browsers on its WebSockets.
+    viewers: int = 0
+    # The code that runs (`APP_VERSION`), and since when (Unix seconds).
+    version: str = ""
+    started_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,9 @@ class Sample:
     sketches: Mapping[str, str] = field(default_factory=dict)
     # As `inference.ModerationClient.replica_states()` gives them, one object a replica.
     replicas: Sequence[Mapping[str, Any]] = ()
+    # As `told.ClientEars` gives them, and `slowest.BatchTrace.to_json`.
+    breaker_changes: Sequence[Mapping[str, Any]] = ()
+    slow_batches: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The payload column."""
@@ -94,6 +110,8 @@ class Sample:
             "gauges": asdict(self.gauges),
             "sketches": dict(self.sketches),
             "replicas": [dict(replica) for replica in self.replicas],
+            "breaker_changes": [dict(change) for change in self.breaker_changes],
+            "slow_batches": [dict(batch) for batch in self.slow_batches],
         }
 
     @classmethod
@@ -107,6 +125,8 @@ class Sample:
             gauges=Gauges(**_known(Gauges, payload["gauges"])),
             sketches=payload["sketches"],
             replicas=payload["replicas"],
+            breaker_changes=payload.get("breaker_changes", ()),
+            slow_batches=payload.get("slow_batches", ()),
         )
 
 

@@ -47,7 +47,7 @@ class Worker:
     def __init__(self) -> None:
         self.measurements = Measurements("worker")
         realtime.observe_pushes(self.measurements.pushed)
-        self.client = new_client()
+        self.client = new_client(self.measurements.ears.hooks)
         self.pipeline = Pipeline(self.client, self.measurements)
         self.controls = ControlApplier(self.client, self.pipeline)
         self._draining = threading.Lock()
@@ -115,7 +115,8 @@ class Worker:
 
     def _sample(self) -> None:
         self._apply_controls()
-        write_sample(self.measurements.take_sample(self.client.replica_states()))
+        states, budget = self.client.replica_states(), self.client.retry_budget()
+        write_sample(self.measurements.take_sample(states, budget))
         if time.monotonic() - self._last_prune_s > PRUNE_EVERY_S:
             self._last_prune_s = time.monotonic()
             prune_samples()

@@ -44,6 +44,9 @@ def sample(
     in_flight: int = 0,
     paused_because: str = "",
     total_ms: Sequence[float] = (),
+    gauges: Mapping[str, Any] | None = None,
+    breaker_changes: Sequence[Mapping[str, Any]] = (),
+    slow_batches: Sequence[Mapping[str, Any]] = (),
     **counters: Any,
 ) -> Sample:
     return Sample(
@@ -51,9 +54,13 @@ def sample(
         process=process,
         role=role,
         counters=Counters(**counters),
-        gauges=Gauges(in_flight_messages=in_flight, paused_because=paused_because),
+        gauges=Gauges(
+            in_flight_messages=in_flight, paused_because=paused_because, **(gauges or {})
+        ),
         sketches={"total": sketch(total_ms)} if total_ms else {},
         replicas=replicas,
+        breaker_changes=breaker_changes,
+        slow_batches=slow_batches,
     )
 
 

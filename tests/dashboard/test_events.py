@@ -13,6 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import Role
+from apps.alerts.models import Alert, AlertRule
+from apps.alerts.services import ensure_rules
 from apps.audit.models import ActorKind
 from apps.audit.services import Actor, record
 from apps.dashboard.events import KEPT_FOR, read_events, record_events
@@ -84,6 +86,59 @@ class TestWriting:
         record_events(now=at(30))
         assert written("replica") == [("triton-1", "ready")]
 
+    def test_what_a_breaker_went_through_between_two_samples_is_told(self) -> None:
+        look(0, "open", "open")
+        changes = [
+            {"ago_s": 0.9, "replica": "triton-1", "state": "half_open", "reason": "probing"},
+            {"ago_s": 0.8, "replica": "triton-1", "state": "ramping", "reason": "it answered"},
+        ]
+        for number in range(2):
+            store(
+                sample(
+                    at(1 + 0.05 * number),
+                    f"worker-{number}",
+                    replicas=[replica(breaker="ramping", breaker_reason="it answered")],
+                    breaker_changes=changes,
+                )
+            )
+        record_events(now=at(1.1))
+        record_events(now=at(2))
+        events = OperationalEvent.objects.filter(kind="breaker").order_by("at")
+        # The second worker was 50 ms later: the worst view is the replica's.
+        assert [(e.state, e.at) for e in events] == [
+            ("open", at(0)),
+            ("half_open", at(0.15)),
+            ("ramping", at(0.25)),
+        ]
+
+    def test_a_worker_that_died_with_its_breaker_open_does_not_hold_it_open(self) -> None:
+        look(0, "open", "closed")
+        for second in (2, 4, 6):
+            store(sample(at(second), "worker-1", replicas=[replica()]))
+            record_events(now=at(second))
+        assert written("breaker") == [("triton-1", "open"), ("triton-1", "closed")]
+
+    def test_web_processes_start_and_stop(self) -> None:
+        store(sample(at(0), "web-7", role="web"))
+        record_events(now=at(0))
+        record_events(now=at(30))
+        assert written("web") == [("web-7", "started"), ("web-7", "stopped")]
+        assert written("worker") == []
+
+    def test_a_new_version_is_told_once_while_the_old_one_still_runs(self) -> None:
+        def run(second: float, **versions: str) -> None:
+            for process, version in versions.items():
+                started_s = 100.0 + ("1" in process)
+                gauges = {"version": version, "started_s": started_s}
+                store(sample(at(second), process, gauges=gauges))
+            record_events(now=at(second))
+
+        run(0, web_0="1.0")
+        run(1, web_0="1.0", web_1="1.1")
+        run(2, web_0="1.0", web_1="1.1")
+        run(30, web_0="1.0")
+        assert written("deploy") == [(v, "deployed") for v in ("1.0", "1.1", "1.0")]
+
     def test_old_events_go(self) -> None:
         look(0, "open")
         record_events(now=at(0) + KEPT_FOR + timedelta(seconds=1))
@@ -128,6 +183,30 @@ class TestReading:
         now = timezone.now()
         (event,) = read_events(now - timedelta(minutes=5), now + timedelta(seconds=5))
         assert (event.lane, event.words) == ("policy", "version 42 published")
+
+    def test_what_operators_asked_for_comes_from_the_audit_record(self) -> None:
+        record(
+            actor=Actor(ActorKind.USER, 7, "ann"),
+            action="replica.asked",
+            target_type="control",
+            target_id="triton-1",
+            after={"value": "draining", "version": 1},
+        )
+        now = timezone.now()
+        (event,) = read_events(now - timedelta(minutes=5), now + timedelta(seconds=5))
+        assert (event.lane, event.words, event.reason) == ("act", "triton-1: Drain", "by ann")
+
+    def test_alerts_that_hold_or_held_in_the_window_are_told(self) -> None:
+        ensure_rules()
+        rule = AlertRule.objects.get(figure="p99_ms")
+        for fired, resolved in ((-900, -800), (-700, 30), (10, 20)):
+            Alert.objects.create(
+                rule=rule, fired_at=at(fired), resolved_at=at(resolved), value=1200, limit=1000
+            )
+        told = [(e.lane, e.at_s, e.until_s) for e in read_events(at(0), at(60))]
+        assert told == [
+            ("alert", at(a).timestamp(), at(b).timestamp()) for a, b in ((-700, 30), (10, 20))
+        ]
 
     def test_only_what_lies_in_the_window_is_told(self) -> None:
         look(0, "open")
