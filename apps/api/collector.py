@@ -78,7 +78,8 @@ class IngestCollector:
         """Refuse new messages, and return once all that were accepted are answered."""
         self._is_closing = True
         while self._in_flight:
-            await asyncio.gather(*self._in_flight)
+            # Not gather: of tasks that are done it returns at once, before they are taken out.
+            await asyncio.wait(self._in_flight)
 
     def _start_batches(self) -> None:
         while self._waiting and len(self._in_flight) < self._limits.batches_in_flight:

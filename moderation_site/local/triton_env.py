@@ -132,7 +132,8 @@ def _uv(*arguments: str) -> None:
 
 
 # Run by the environment's own Python: its version, and the folder of the shared libpython that the
-# stub needs ("" when the loader finds it by itself, "missing" when there is none).
+# stub needs ("" when the loader finds it by itself, "missing" when there is none). Its own folders
+# come first: a Python that is linked to that library has it loaded and finds it by name anywhere.
 _QUESTION = """
 import ctypes, os, sys, sysconfig
 name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
@@ -146,7 +147,7 @@ folder = sysconfig.get_config_var("LIBDIR") or ""
 near = os.path.join(sys.base_prefix, "lib")
 print(f"{sys.version_info.major}.{sys.version_info.minor}")
 found = (d for d in (folder, near) if loads(os.path.join(d, name)))
-print("" if loads(name) else next(found, "missing"))
+print(next(found, "" if loads(name) else "missing"))
 """
 
 
