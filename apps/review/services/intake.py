@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from django.db import connection, transaction
 from django.utils import timezone
 
-from apps.chat.models import CHUNK_ID_BITS, IDS_PER_CHUNK, Message
+from apps.chat.models import CHUNK_ID_BITS, IDS_PER_CHUNK
 from apps.policies.judging import LABELS
 from apps.policies.models import Action, Label
 from apps.review.announce import announce
@@ -16,7 +16,10 @@ from apps.review.language import guess
 from apps.review.models import Cause, ReviewItem, ReviewState
 from apps.review.ranking import base_priority, rank
 from apps.review.services.reports import carry_over
+from apps.scoring.claims import raw_cursor
 from apps.scoring.sinks import StoredVerdict
+
+_TEXTS = "SELECT id, text FROM chat_message WHERE id = ANY(%s::bigint[])"
 
 # A second verdict of the same message (another release, or the model after the rules) renews an
 # open item, so that whoever has it open is told; what a person decided stays, and so does what
@@ -26,7 +29,8 @@ INSERT INTO review_reviewitem
   (message_id, group_id, cause, label, language, priority, rank, grams, state, version, opened_at)
 SELECT id, group_id, cause, label, language, priority, rank, grams::int[], 'open', 1, %(now)s
 FROM unnest(%(ids)s::bigint[], %(groups)s::bigint[], %(causes)s::text[], %(labels)s::text[],
-            %(languages)s::text[], %(priorities)s::float8[], %(ranks)s::float8[], %(grams)s::text[])
+            %(languages)s::text[], %(priorities)s::float8[], %(ranks)s::float8[],
+            string_to_array(%(grams)s, '|'))
      AS new (id, group_id, cause, label, language, priority, rank, grams)
 ON CONFLICT (message_id) DO UPDATE
 SET cause = CASE WHEN review_reviewitem.cause IN ('flagged', 'undetermined')
@@ -98,36 +102,38 @@ def take_in(verdicts: Sequence[StoredVerdict]) -> None:
 
 def _open(held: Sequence[StoredVerdict]) -> list[int]:
     now = timezone.now()
-    texts = dict(
-        Message.objects.filter(pk__in=[v.message_id for v in held]).values_list("pk", "text")
-    )
     causes, labels, priorities = [], [], []
     for verdict in held:
         label = verdict.acting_label or verdict.label
         causes.append(Cause.UNDETERMINED if verdict.label is None else Cause.FLAGGED)
-        labels.append(label)
+        labels.append(label or "NULL")
         priorities.append(base_priority(label, _score(verdict, label)))
-    with connection.cursor() as cursor:
+    ids = _array(v.message_id for v in held)
+    # psycopg's own cursor: Django's writes values into the statement, and lists one by one.
+    with connection.wrap_database_errors, raw_cursor() as cursor:
+        cursor.execute(_TEXTS, [ids])
+        texts = dict(cursor.fetchall())
         cursor.execute(
             _OPEN,
             {
-                "ids": [v.message_id for v in held],
-                "groups": [v.group_id for v in held],
-                "causes": [str(cause) for cause in causes],
-                "labels": [None if label is None else str(label) for label in labels],
-                "languages": [str(guess(texts[v.message_id])) for v in held],
-                "priorities": priorities,
-                "ranks": [rank(priority, now) for priority in priorities],
-                "grams": [_array(indexed(texts[v.message_id])) for v in held],
+                "ids": ids,
+                "groups": _array(v.group_id for v in held),
+                "causes": _array(causes),
+                "labels": _array(labels),
+                "languages": _array(guess(texts[v.message_id]) for v in held),
+                "priorities": _array(priorities),
+                "ranks": _array(rank(priority, now) for priority in priorities),
+                # Rows of different lengths can't be one array of arrays.
+                "grams": "|".join(_array(indexed(texts[v.message_id])) for v in held),
                 "now": now,
             },
         )
         return [row[0] for row in cursor.fetchall()]
 
 
-def _array(numbers: list[int]) -> str:
-    """As PostgreSQL writes an array: rows of different lengths can't be one array of arrays."""
-    return "{" + ",".join(map(str, numbers)) + "}"
+def _array(values: Iterable[object]) -> str:
+    """As PostgreSQL writes an array, of numbers and plain words."""
+    return "{" + ",".join(map(str, values)) + "}"
 
 
 def _score(verdict: StoredVerdict, label: Label | None) -> float | None:
@@ -140,8 +146,8 @@ def _score(verdict: StoredVerdict, label: Label | None) -> float | None:
 def _pointless(verdicts: Sequence[StoredVerdict]) -> tuple[list[int], list[int]]:
     """Judged messages that are a later revision, and those decided though an item is open."""
     chunks = {verdict.message_id >> CHUNK_ID_BITS for verdict in verdicts}
-    with connection.cursor() as cursor:
-        cursor.execute(_CANDIDATES, {"chunks": sorted(chunks)})
+    with connection.wrap_database_errors, raw_cursor() as cursor:
+        cursor.execute(_CANDIDATES, {"chunks": _array(chunks)})
         candidates = cursor.fetchall()
     if not candidates:
         return [], []
