@@ -39,6 +39,8 @@ def guess(text: str) -> Language:
     letters = [character for character in folded if character.isalpha()]
     if not letters:
         return Language.OTHER
+    if folded.isascii():
+        return _guess_latin(_WORD.findall(folded))
     # A の on a shop's sign makes no Japanese.
     kana = sum("\u3040" <= c <= "\u30ff" or "\uac00" <= c <= "\ud7a3" for c in letters)
     if kana * 10 > len(letters):
