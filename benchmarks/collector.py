@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import itertools
 import random
 import time
@@ -58,7 +59,7 @@ Call = Callable[[str], Awaitable[object]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=3.0, help="measured per row, in blocks")
+    parser.add_argument("--seconds", type=float, default=1.5, help="measured per row, in blocks")
     parser.add_argument("--blocks", type=int, default=3, help="turns each way takes")
     parser.add_argument("--callers", type=int, nargs="+", default=list(CALLERS))
     parser.add_argument("--max-batch", type=int, nargs="+", default=list(MAX_BATCHES))
@@ -71,6 +72,7 @@ def run(options: dict[str, Any]) -> dict[str, Any]:
         return uvloop.run(_measure_all(replica, running.pid(replica.name), options))
 
 
+@functools.cache
 def chat_texts(count: int = 4096) -> list[str]:
     """Texts of 3 to 400 characters, most of them short, as in a chat; the same in every run."""
     chance = random.Random(20)
@@ -282,7 +284,7 @@ class Bench:
         collector = PlainCollector(send, max_batch)
         await _with_callers(collector.submit, callers, seconds, tally)
         await collector.close()
-        tally.calls += round(tally.messages * collector.batches / sent) - tally.calls
+        tally.calls += round(tally.messages * collector.batches / max(1, sent)) - tally.calls
 
     async def best_fixed(self, most_texts: int, max_batch: int) -> tuple[int, int]:
         """Batch size and number in flight with the highest throughput, each tried once a run."""

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from inference.collector import BatchPolicy, Collector, InFlightLimit, Waiter
+from inference.batching import BatchPolicy, Waiter
+from inference.collector import Collector
 from inference.config import CollectorConfig
 from inference.deadline import Deadline
 from inference.errors import (
@@ -129,7 +130,7 @@ class PolicyUnderRandomTraffic(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_too_long_while_there_is_room(self):
-        if self.policy.in_flight < self.policy.limit.current:
+        if self.policy.in_flight < self.policy.pacing.limit:
             for waiter in self.waiting():
                 assert self.now_s - waiter.arrived_s <= MAX_WAIT_S + 2 * TICK_S
 
@@ -233,7 +234,7 @@ def fill(policy: BatchPolicy[str], now_s: float, calls: int) -> int:
 
 def test_batches_that_are_long_overdue_hold_up_nobody():
     policy = policy_that_knows_its_servers(0.02, max_batch=4, max_in_flight_batches=6)
-    allowed = policy.limit.current
+    allowed = policy.pacing.limit
     assert fill(policy, 10.0, calls=40) == allowed
     assert fill(policy, 10.05, calls=0) == 0
     overdue_s = policy.wake_s(10.05)
@@ -248,73 +249,6 @@ def test_overdue_or_not_the_ceiling_holds():
         fill(policy, 10.0 + step, calls=8)
     assert policy.in_flight == 3
     assert policy.wake_s(30.0) == math.inf
-
-
-def test_one_disturbed_lone_batch_does_not_move_the_baseline_far():
-    limit = InFlightLimit(16)
-    for latency_s in (0.004, 0.5):
-        limit.succeeded(64, latency_s, in_flight=1, was_alone=True, has_more=True)
-    for _ in range(200):
-        limit.succeeded(64, 0.012, in_flight=3, was_alone=False, has_more=True)
-    assert limit.usual <= 3  # three took three times as long: one more would only wait
-
-
-def limits_over(batches: int, latency_s) -> list[int]:
-    """The limit after each batch, when `n` in flight take `latency_s(n)` each."""
-    limit, seen = InFlightLimit(16), []
-    for _ in range(batches):
-        n = limit.current
-        limit.succeeded(64, latency_s(n), in_flight=n, was_alone=n == 1, has_more=True)
-        seen.append(limit.usual)
-    return seen
-
-
-def test_where_several_at_once_only_harm_they_travel_one_by_one():
-    seen = limits_over(3_000, lambda n: 0.004 * n**1.5)
-    assert seen.count(1) > 0.9 * len(seen)
-    assert 2 in seen[-1_000:], "tried again, in case the servers have got better"
-
-
-def test_an_overload_that_has_passed_leaves_no_trace():
-    limit = InFlightLimit(16)
-    for _ in range(5):
-        limit.failed(is_overload=True)
-    assert limit.usual == 1
-    for _ in range(500):
-        n = limit.current
-        latency_s = 0.004 * max(1.0, n / 4)
-        limit.succeeded(64, latency_s, in_flight=n, was_alone=n == 1, has_more=True)
-    assert limit.usual > 4
-
-
-def limit_after(servers: int, batches: int, *, ceiling: int = 16) -> int:
-    """Run batches of 64 against servers that work on `servers` of them at a time."""
-    limit = InFlightLimit(ceiling)
-    for _ in range(batches):
-        n = limit.current
-        latency_s = 0.004 * max(1.0, n / servers)
-        limit.succeeded(64, latency_s, in_flight=n, was_alone=n == 1, has_more=True)
-    return limit.usual
-
-
-@pytest.mark.parametrize("servers", [1, 2, 4, 8])
-def test_the_limit_settles_just_above_what_the_servers_work_on(servers):
-    assert servers < limit_after(servers, 3_000) <= servers + 2
-
-
-def test_the_limit_keeps_to_its_ceiling():
-    assert limit_after(servers=50, batches=3_000, ceiling=6) == 6
-
-
-def test_overload_halves_the_limit_and_other_failures_do_not():
-    limit = InFlightLimit(16, first=8)
-    limit.failed(is_overload=False)
-    assert limit.usual == 8
-    limit.failed(is_overload=True)
-    assert limit.usual == 4
-    for _ in range(5):
-        limit.failed(is_overload=True)
-    assert limit.usual == 1
 
 
 # ---- the shell, in a real event loop
@@ -562,10 +496,10 @@ async def test_overload_told_by_the_servers_lets_fewer_batches_out():
         raise QueueFullError("busy")
 
     async with Collector(refuse) as collector:
-        before = collector._policy.limit.usual
+        before = collector._policy.pacing.limit
         with pytest.raises(QueueFullError):
             await collector.submit("a")
-        assert collector._policy.limit.usual < before
+        assert collector._policy.pacing.limit < before
 
 
 def test_a_second_event_loop_is_refused_with_a_clear_error():

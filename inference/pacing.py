@@ -1,0 +1,140 @@
+"""How many batches to have in flight at once: found out by trying, not by a model of the servers.
+
+It knows no clock: the tests run it against simulated servers.
+"""
+
+from __future__ import annotations
+
+import statistics
+from enum import Enum, auto
+
+__all__ = ["Pacing"]
+
+_SMOOTHING = 0.1  # weight of the newest latency in a moving average
+
+
+class _Phase(Enum):
+    RUN = auto()  # at the usual number; its last batches are what a trial is held against
+    TRIAL = auto()  # at another one
+    CHECK = auto()  # back again, if that looked better: was it, or were the times?
+
+
+class Pacing:
+    """How many batches may be in flight, which is also into how many parts a crowd is split.
+
+    One at a time, a crowd that fits one batch travels together: fixed costs are paid once, and the
+    servers idle while callers turn round. In several, servers work in parallel and never run dry.
+    Which is quicker differs by server and by hour: with two processors of its own twice as many
+    answers come from two at a time, on a busy machine they only push each other out. So one more
+    or one fewer is tried for a few batches, now and then, and kept if it was better than both what
+    came before it and what came after it: load that comes and goes must not decide.
+
+    What counts is the mean time from a call's arrival to its answer over the number of calls
+    outstanding. By Little's law that is the inverse of the throughput, at any load.
+    """
+
+    _WINDOW = 12  # batches that are compared
+    _GLIMPSE, _HOPELESS = 4, 1.25  # a trial that is so much worse after so few batches ends there
+    _SETTLING = 4  # batches that a change distorts
+    _RUN, _LONGEST_RUN = 48, 1024  # batches between trials
+    _BETTER = 0.95  # one more must be worth it: what waits here can still be sorted, or leave
+
+    def __init__(self, ceiling: int, *, first: int = 2) -> None:
+        self._ceiling = ceiling
+        self._usual = min(first, ceiling)
+        self._is_growing = True  # the direction of the next trial
+        self._latency_s: dict[int, float] = {}
+        self._start_run(self._RUN)
+
+    def _start_run(self, run: int) -> None:
+        self._run = run
+        self._enter(_Phase.RUN, self._usual)
+
+    def _enter(self, phase: _Phase, limit: int) -> None:
+        self._phase = phase
+        self.limit = limit
+        self._paces_s: list[float] = []
+        self._unsettled = self._SETTLING
+
+    def expected_s(self, size: int) -> float:
+        """What a batch of this size takes at present; 0 before anything was measured."""
+        latency_s = self._latency_s.get(size.bit_length())
+        if latency_s is not None:
+            return latency_s
+        return max(self._latency_s.values(), default=0.0)
+
+    def succeeded(self, size: int, latency_s: float) -> None:
+        """A batch was answered. One that stalled moves the average by a tenth at most."""
+        size_class = size.bit_length()
+        known_s = self._latency_s.setdefault(size_class, latency_s)
+        self._latency_s[size_class] += _SMOOTHING * (min(latency_s, 2 * known_s) - known_s)
+
+    def observe(self, limit: int, pace_s: float) -> None:
+        """Learn from a batch.
+
+        Args:
+            limit: the limit when it left.
+            pace_s: seconds from its calls' arrival to their answer, per call outstanding.
+        """
+        if limit != self.limit:
+            return
+        if self._unsettled:
+            self._unsettled -= 1
+            return
+        self._paces_s.append(pace_s)
+        match self._phase:
+            case _Phase.RUN if len(self._paces_s) >= self._run:
+                self._before_s = self._pace_s()
+                self._try_another()
+            case _Phase.TRIAL if len(self._paces_s) >= self._WINDOW or self._is_hopeless():
+                self._end_trial()
+            case _Phase.CHECK if len(self._paces_s) >= self._WINDOW:
+                self._judge(self._pace_s())
+
+    def _pace_s(self) -> float:
+        """The median: one stalled batch says nothing."""
+        return statistics.median(self._paces_s[-self._WINDOW :])
+
+    def _is_hopeless(self) -> bool:
+        is_time = len(self._paces_s) == self._GLIMPSE
+        return is_time and self._pace_s() > self._HOPELESS * self._before_s
+
+    def _try_another(self) -> None:
+        more = min(self._ceiling, self._usual + max(1, self._usual // 3))
+        fewer = max(1, self._usual - max(1, self._usual // 4))
+        if more == self._usual:
+            self._is_growing = False
+        elif fewer == self._usual:
+            self._is_growing = True
+        other = more if self._is_growing else fewer
+        if other == self._usual:
+            self._start_run(self._run)
+        else:
+            self._enter(_Phase.TRIAL, other)
+
+    def _end_trial(self) -> None:
+        self._tried, self._tried_s = self.limit, self._pace_s()
+        if self._is_better_than(self._before_s):
+            self._enter(_Phase.CHECK, self._usual)
+        else:
+            self._reject()
+
+    def _is_better_than(self, usual_s: float) -> bool:
+        return self._tried_s < usual_s * (self._BETTER if self._is_growing else 1.0)
+
+    def _judge(self, usual_s: float) -> None:
+        if self._is_better_than(usual_s):
+            self._usual = self._tried
+            self._start_run(self._RUN)
+        else:
+            self._reject()
+
+    def _reject(self) -> None:
+        self._is_growing = not self._is_growing
+        self._start_run(min(2 * self._run, self._LONGEST_RUN))
+
+    def failed(self, *, is_overload: bool) -> None:
+        """A batch failed. Overload halves the limit; other failures say nothing about it."""
+        if is_overload:
+            self._usual = max(1, self._usual // 2)
+            self._start_run(self._RUN)
