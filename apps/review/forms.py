@@ -12,6 +12,7 @@ from apps.policies.models import Action, Label
 from apps.review.models import Cause, Decision, Language, Reason, SavedView
 from apps.review.models.appeals import APPEAL_MOST_CHARS
 from apps.review.queue import QueueFilters
+from apps.review.selectors import CONTEXT_MOST
 from apps.review.services.decisions import Choice
 
 NOTE_CHARS = Decision._meta.get_field("note").max_length
@@ -96,6 +97,12 @@ class ViewForm(forms.Form):
     """A name for the part of the queue that the address says."""
 
     name = forms.CharField(max_length=SavedView._meta.get_field("name").max_length)
+
+
+class AroundForm(forms.Form):
+    """How many messages before and after."""
+
+    each = forms.IntegerField(min_value=1, max_value=CONTEXT_MOST)
 
 
 class BesidesForm(forms.Form):

@@ -15,6 +15,8 @@ class Reading:
 
     text: str
     undone: tuple[str, ...]
+    # Where each character of `text` came from, in code points of the text as sent.
+    offsets: tuple[int, ...] = ()
 
 
 def read(text: str) -> Reading | None:
@@ -27,7 +29,7 @@ def read(text: str) -> Reading | None:
         return None
     bits: dict[str, int] = load_normalizer().UNDONE_BITS
     undone = tuple(name for name, bit in bits.items() if normalized.undone & bit)
-    return Reading(normalized.text, undone)
+    return Reading(normalized.text, undone, tuple(normalized.offsets))
 
 
 @cache

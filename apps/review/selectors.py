@@ -40,7 +40,7 @@ FOUND_MOST = 1000
 # The groups with the most open items are offered as a filter; others are reached by the address.
 GROUPS_LISTED = 100
 PACE_MINUTES = 10
-CONTEXT_EACH_SIDE = 5
+CONTEXT_EACH_SIDE, CONTEXT_MOST = 5, 45
 HISTORY_ROWS = 8
 # Enough to tell a newcomer from a regular; counting on would cost what nobody reads.
 SENDER_COUNT_MOST = 300
@@ -259,6 +259,63 @@ def card(item_id: int, *, now: datetime | None = None) -> Card:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages around one, in order; `next_each` asks for more of them, if there may be more."""
+
+    rows: Sequence[SeenMessage]
+    next_each: int | None
+
+
+def conversation(item_id: int, each: int) -> Conversation:
+    """What was said around an item's message, `each` messages before and after.
+
+    Raises:
+        ReviewItem.DoesNotExist: There is no such item.
+    """
+    item = ReviewItem.objects.select_related("message__sender", "message__group").get(pk=item_id)
+    around = _around(item.message, each)
+    fates = _fates(around)
+    return conversation_of([_seen(m, fates, item.message) for m in around], each)
+
+
+def conversation_of(rows: Sequence[SeenMessage], each: int = CONTEXT_EACH_SIDE) -> Conversation:
+    """The rows, and how far to ask next: a side that is full may go on."""
+    before = next(at for at, row in enumerate(rows) if row.is_judged)
+    is_full = each in (before, len(rows) - 1 - before)
+    goes_on = is_full and each < CONTEXT_MOST
+    return Conversation(rows, min(each * 3, CONTEXT_MOST) if goes_on else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A text and the label that it is held for; None when there is nothing to explain."""
+
+    text: str
+    label: Label | None
+
+
+def evidence(item_id: int) -> Evidence:
+    """What an explanation of an item's verdict needs.
+
+    Raises:
+        ReviewItem.DoesNotExist: There is no such item.
+    """
+    item = ReviewItem.objects.select_related("message").get(pk=item_id)
+    label = item.label
+    if label is None:
+        verdict = Verdict.objects.filter(message_id=item_id).order_by("created_at").last()
+        label = _likeliest_harm(verdict)
+    is_harm = label is not None and label != Label.OK
+    return Evidence(item.message.text, Label(label) if is_harm and label else None)
+
+
+def _likeliest_harm(verdict: Verdict | None) -> Label | None:
+    if verdict is None or verdict.score_ok is None:
+        return None
+    return max(list(Label)[1:], key=lambda label: getattr(verdict, f"score_{label}"))
+
+
 def _score_lines(verdict: Verdict | None) -> list[ScoreLine]:
     """By score, highest first; empty when nothing gave scores."""
     if verdict is None or verdict.score_ok is None:
@@ -285,14 +342,14 @@ def _suggestion(item: ReviewItem, verdict: Verdict | None) -> Action | None:
     return Action.ALLOW if verdict.label == Label.OK else Action.REMOVE
 
 
-def _around(message: Message) -> list[Message]:
+def _around(message: Message, each: int = CONTEXT_EACH_SIDE) -> list[Message]:
     """The conversation: a few messages before, this one, a few after. Newest revisions only."""
     nearby = _newest(Message.objects.filter(group_id=message.group_id)).exclude(
         external_id=message.external_id
     )
     nearby = nearby.select_related("sender")
-    before = list(nearby.filter(pk__lt=message.pk).order_by("-pk")[:CONTEXT_EACH_SIDE])
-    after = list(nearby.filter(pk__gt=message.pk).order_by("pk")[:CONTEXT_EACH_SIDE])
+    before = list(nearby.filter(pk__lt=message.pk).order_by("-pk")[:each])
+    after = list(nearby.filter(pk__gt=message.pk).order_by("pk")[:each])
     return [*reversed(before), message, *after]
 
 

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from apps.chat.models import Message
 from apps.core.marks import count_kinds, pieces
+from apps.core.templatetags.hostile import marked
 from apps.policies.models import Label, Rule
+from apps.review.diffing import Change, changes
 from apps.review.models import Language, Reason
 from apps.review.queue import QueueFilters
 from apps.review.reading import read
-from apps.review.selectors import FOUND_MOST, QUEUE_ROWS, Card, QueuePage
+from apps.review.selectors import (
+    FOUND_MOST,
+    QUEUE_ROWS,
+    Card,
+    Conversation,
+    Evidence,
+    QueuePage,
+    conversation_of,
+)
+from apps.review.spans import Span, carried_over, find_spans
 from apps.review.wording import by_whom
+
+# The spans that are written out beside the text.
+SPANS_LISTED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A revision and what it changed of the one before."""
+
+    message: Message
+    changes: Sequence[Change]
 
 
 def card_context(card: Card, keys: Mapping[str, str]) -> dict[str, Any]:
@@ -29,10 +56,49 @@ def card_context(card: Card, keys: Mapping[str, str]) -> dict[str, Any]:
         "reading": reading,
         "undone": [undone_word(name) for name in reading.undone] if reading else [],
         "reasons": reason_words(card.verdict.reasons) if card.verdict else [],
+        "edits": _edits(card),
+        **conversation_context(card.item.pk, conversation_of(card.context)),
         "not_mine": by_whom(card.decision) if card.decision else "",
         "labels": [(one.value, one.label, keys[f"label_{one.value}"]) for one in Label],
         "whys": [(one.value, one.label, keys[f"reason_{one.value}"]) for one in Reason],
     }
+
+
+def _edits(card: Card) -> list[Edit]:
+    """Each edit, newest first: the revision that came of it and what it changed."""
+    revisions = [card.message, *card.earlier]
+    return [Edit(newer, changes(older.text, newer.text)) for newer, older in pairwise(revisions)]
+
+
+def conversation_context(item_id: int, around: Conversation) -> dict[str, Any]:
+    return {"item_id": item_id, "around": around}
+
+
+def spans_context(evidence: Evidence, shares: Sequence[float]) -> dict[str, Any]:
+    """Both texts with their spans, and the heaviest spans by themselves."""
+    found = find_spans(evidence.text, shares)
+    reading = read(evidence.text)
+    heaviest = sorted(found, key=lambda span: -span.weight)[:SPANS_LISTED]
+    return {
+        "state": "shown" if found else "none",
+        "label": evidence.label,
+        "sent": highlighted(evidence.text, found),
+        "read": highlighted(reading.text, carried_over(found, reading.offsets)) if reading else "",
+        "heaviest": [(evidence.text[s.start : s.end], s.weight) for s in heaviest],
+    }
+
+
+def highlighted(text: str, spans: Sequence[Span]) -> SafeString:
+    """The text as `marked` draws it, each span in a `<mark>`."""
+    parts, at = [], 0
+    for span in spans:
+        parts.append(marked(text[at : span.start]))
+        inside = marked(text[span.start : span.end])
+        parts.append(
+            format_html('<mark class="span" data-level="{}">{}</mark>', span.level, inside)
+        )
+        at = span.end
+    return SafeString("".join([*parts, marked(text[at:])]))
 
 
 def queue_context(page: QueuePage, filters: QueueFilters) -> dict[str, Any]:

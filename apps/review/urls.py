@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.review.views import appeals, desk, figures, history, keys, saved_views
+from apps.review.views import appeals, desk, evidence, figures, history, keys, saved_views
 
 app_name = "review"
 urlpatterns = [
@@ -10,6 +10,8 @@ urlpatterns = [
     path("skips/forget/", desk.look_again, name="look-again"),
     path("items/<int:item_id>/", desk.item, name="item"),
     path("items/<int:item_id>/look/", desk.look, name="look"),
+    path("items/<int:item_id>/spans/", evidence.spans, name="spans"),
+    path("items/<int:item_id>/conversation/", evidence.conversation, name="conversation"),
     path("items/<int:item_id>/open/", desk.take, name="take"),
     path("items/<int:item_id>/decide/", desk.decide, name="decide"),
     path("items/<int:item_id>/appeal/", appeals.decide, name="decide-appeal"),

@@ -353,6 +353,42 @@ def test_reason_and_changed_keys(sign_in: SignIn, ann: User, queue: list[ReviewI
     assert (made.item_id, made.action, made.reason) == (queue[0].pk, "remove", "fraud")
 
 
+def test_palette_acts_on_the_message_filters_the_queue_and_goes_to_pages(
+    sign_in: SignIn, ann: User, queue: list[ReviewItem]
+) -> None:
+    page = open_review(sign_in(user=ann))
+    page.keyboard.press("Control+k")
+    page.keyboard.type("remove")
+    page.keyboard.press("Enter")
+    wait_until(lambda: Decision.objects.filter(action="remove").exists())
+    expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
+    page.keyboard.press("Control+k")
+    page.keyboard.type("queue toxic")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"label=toxic"))
+    page.keyboard.press("Control+k")
+    page.keyboard.type("my keys")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/review/keys/"))
+
+
+@pytest.mark.usefixtures("triton")
+def test_spans_are_marked_after_the_card_is_there_and_more_of_the_conversation_comes(
+    sign_in: SignIn, ann: User
+) -> None:
+    group = GroupFactory()
+    said = MessageFactory.create_batch(12, group=group)
+    spam = MessageFactory(group=group, text="hello, fr\u0435\u0435 coins at tgm.example/drop today")
+    ReviewItemFactory(verdict=VerdictFactory(message=spam))
+    page = open_review(sign_in(user=ann))
+    expect(page.locator("[data-part=sent] mark").first).to_be_visible()
+    expect(page.locator("[data-part=read] mark").first).to_be_visible()
+    expect(page.locator("verdict-spans .span-line").first).to_contain_text("+")
+    expect(page.locator(".talk")).to_have_count(6)
+    page.keyboard.press("]")
+    expect(page.locator(".talk")).to_have_count(len(said) + 1)
+
+
 def test_everything_works_without_javascript(sign_in: SignIn, ann: User) -> None:
     items = [ReviewItemFactory(priority=priority) for priority in (0.9, 0.5)]
     page = sign_in(user=ann, java_script_enabled=False)

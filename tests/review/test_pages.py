@@ -425,6 +425,8 @@ def test_card_without_verdict_scores_or_name_can_be_decided(console: Client, mis
         ("get", "/review/rows/"),
         ("get", "/review/items/1/"),
         ("get", "/review/items/1/look/"),
+        ("get", "/review/items/1/spans/"),
+        ("get", "/review/items/1/conversation/?each=5"),
         ("post", "/review/next/"),
         ("post", "/review/skips/forget/"),
         ("post", "/review/items/1/open/"),
@@ -458,6 +460,8 @@ def test_unknown_items_are_not_found(console: Client, number: int) -> None:
         assert console.post(f"/review/items/{number}/{url}/", fields).status_code == 404
     assert console.get(f"/review/items/{number}/").status_code == 404
     assert console.get(f"/review/items/{number}/look/").status_code == 404
+    assert console.get(f"/review/items/{number}/spans/").status_code == 404
+    assert console.get(f"/review/items/{number}/conversation/?each=9").status_code == 404
     assert console.post(f"/review/decisions/{number}/undo/").status_code == 404
 
 

@@ -33,6 +33,12 @@ def key_of(command: Command, keys: Mapping[str, str]) -> str:
 
 
 @register.simple_tag
+def signed(value: float) -> str:
+    """+1.24, with a true minus."""
+    return f"{value:+.2f}".replace("-", "\u2212")
+
+
+@register.simple_tag
 def as_json(value: object) -> SafeString:
     """For a data attribute."""
     return format_html("{}", json.dumps(value, ensure_ascii=False))

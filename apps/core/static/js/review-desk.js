@@ -417,12 +417,27 @@ class ReviewDesk extends HTMLElement {
     const row = event.target.closest(".queue-row");
     const goesOn = event.target.closest("[data-go-on]");
     const takes = event.target.closest("[data-take]");
+    const more = event.target.closest("[data-more]");
     if (event.target.closest("[data-toggle-list]") || row) this.toggleAttribute("data-list");
-    if (!row && !goesOn && !takes) return;
+    if (!row && !goesOn && !takes && !more) return;
     event.preventDefault();
+    if (more) return this.#showMore(more);
     if (goesOn) this.#advance();
     else this.#take(takes ? this.#card.dataset.takeUrl : `${row.getAttribute("href")}open/`);
   };
+
+  async #showMore(link) {
+    const response = await this.#get(link.dataset.more);
+    if (!response?.ok) return;
+    const place = link.closest("[data-conversation]");
+    const hadFocus = place.contains(document.activeElement);
+    const template = document.createElement("template");
+    template.innerHTML = await response.text();
+    const fresh = template.content.firstElementChild;
+    place.replaceWith(fresh);
+    fresh.querySelector("[data-open]").scrollIntoView({ block: "nearest" });
+    if (hadFocus) (fresh.querySelector("[data-more]") ?? this.#card.querySelector("[data-focus]")).focus({ preventScroll: true });
+  }
 
   #change = (event) => {
     if (event.target.matches("[data-submit-on-change]")) event.target.form.submit();
