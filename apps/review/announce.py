@@ -8,7 +8,15 @@ from typing import Literal
 from apps.core import realtime
 
 Change = Literal[
-    "opened", "withdrawn", "leased", "released", "decided", "reopened", "escalated", "reported"
+    "opened",
+    "withdrawn",
+    "leased",
+    "released",
+    "decided",
+    "reopened",
+    "escalated",
+    "reported",
+    "checked",
 ]
 
 

@@ -17,7 +17,7 @@ class ReviewConfig(AppConfig):
 
 def _release(sender: Any, user: Any, **_: Any) -> None:
     """Whoever signs out gives back what they have open."""
-    from apps.review.services.leases import release_all
+    from apps.review.services.serving import release_all
 
     if user is not None:
         release_all(user)

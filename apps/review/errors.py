@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apps.accounts.models import User
-from apps.review.models import Decision
+from apps.review.models import CheckAnswer, Decision
 
 
 class ReviewError(Exception):
@@ -34,10 +34,14 @@ class NoReasonError(ReviewError):
     """An appeal is decided with a reason."""
 
 
+class NotCheckableError(ReviewError):
+    """The decision does not stand, may still be taken back, or there is nothing to settle."""
+
+
 class AlreadyDecidedError(ReviewError):
     """Somebody was first; `decision` is the one that stands."""
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: Decision | CheckAnswer) -> None:
         super().__init__(f"decided by {decision.moderator_id}")
         self.decision = decision
 

@@ -75,6 +75,18 @@ class AppealForm(forms.Form):
     text = forms.CharField(max_length=APPEAL_MOST_CHARS)
 
 
+class SharesForm(forms.Form):
+    """How much is checked, in per cent."""
+
+    second = forms.FloatField(min_value=0, max_value=100)
+    gold = forms.FloatField(min_value=0, max_value=100)
+
+    @classmethod
+    def of(cls, second: float, gold: float) -> SharesForm:
+        """With the shares that are set, 0 to 1."""
+        return cls({"second": f"{second * 100:g}", "gold": f"{gold * 100:g}"})
+
+
 class ReversalForm(forms.Form):
     """`choice` is the new decision in one value: `allow:ok`, `remove:spam`."""
 

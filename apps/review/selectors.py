@@ -19,6 +19,7 @@ from apps.review.models import (
     Appeal,
     AppealState,
     Cause,
+    CheckAnswer,
     Decision,
     KeyMap,
     QueueFlow,
@@ -246,7 +247,7 @@ def card(item_id: int, *, now: datetime | None = None) -> Card:
         message=message,
         verdict=verdict,
         scores=_score_lines(verdict),
-        suggestion=_suggestion(item, verdict),
+        suggestion=suggestion(item, verdict),
         level=level(item.rank, now),
         context=[_seen(m, fates, message) for m in around],
         history=[_seen(m, fates, message) for m in history],
@@ -335,7 +336,7 @@ def _score_line(label: Label, score: float, limits: dict[str, Threshold]) -> Sco
     )
 
 
-def _suggestion(item: ReviewItem, verdict: Verdict | None) -> Action | None:
+def suggestion(item: ReviewItem, verdict: Verdict | None) -> Action | None:
     """What is likeliest right: never a choice made for anybody, only a lighter key."""
     if verdict is None or item.cause != Cause.FLAGGED:
         return None
@@ -465,8 +466,18 @@ def _by_name(group: tuple[int, str]) -> tuple[str, int]:
     return group[1].casefold(), group[0]
 
 
-def latest_undoable(user: User, *, since: datetime) -> Decision | None:
+def latest_undoable(user: User, *, since: datetime) -> Decision | CheckAnswer | None:
     """The user's newest standing decision made after `since`: what U takes back."""
+    made: list[Decision | CheckAnswer | None] = [_latest(user, since)]
+    made.append(
+        CheckAnswer.objects.filter(moderator=user, undone_at__isnull=True, decided_at__gt=since)
+        .order_by("-pk")
+        .first()
+    )
+    return max((one for one in made if one), key=lambda one: one.pk, default=None)
+
+
+def _latest(user: User, since: datetime) -> Decision | None:
     return (
         Decision.objects.filter(moderator=user, undone_at__isnull=True, decided_at__gt=since)
         .order_by("-pk")
@@ -476,9 +487,9 @@ def latest_undoable(user: User, *, since: datetime) -> Decision | None:
 
 def decided_count(user: User, *, since: datetime) -> int:
     """How many standing decisions the user made after `since`."""
-    return Decision.objects.filter(
-        moderator=user, undone_at__isnull=True, decided_at__gte=since
-    ).count()
+    made = {"moderator": user, "undone_at__isnull": True, "decided_at__gte": since}
+    answers = CheckAnswer.objects.filter(**made).count()
+    return Decision.objects.filter(**made).count() + answers
 
 
 def keys_of(user: User) -> dict[str, str]:
@@ -499,12 +510,16 @@ def skipped_count(user: User, *, now: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PastDecision:
-    """A decision in somebody's history. `can_undo` within the grace time, reversed afterwards."""
+    """A decision in somebody's history. `can_undo` within the grace time, reversed afterwards.
 
-    decision: Decision
+    The answer to a blind check is told as that once it can't be taken back any more.
+    """
+
+    decision: Decision | CheckAnswer
     message: Message
     is_standing: bool
     can_undo: bool
+    is_check: bool
     replaced_by: Decision | None
 
 
@@ -520,16 +535,31 @@ def past_decisions(
         found = found.filter(moderator=moderator)
     if before_id is not None:
         found = found.filter(pk__lt=before_id)
-    return [_past(decision, now - grace) for decision in found[: HISTORY_PAGE + 1]]
+    made: list[Decision | CheckAnswer] = list(found[: HISTORY_PAGE + 1])
+    if moderator is not None:
+        made += _past_answers(moderator, before_id)
+    newest = sorted(made, key=lambda one: -one.pk)[: HISTORY_PAGE + 1]
+    return [_past(decision, now - grace) for decision in newest]
 
 
-def _past(decision: Decision, undoable_since: datetime) -> PastDecision:
+def _past_answers(moderator: User, before_id: int | None) -> list[CheckAnswer]:
+    """Answers to blind checks are a moderator's decisions like others; their ids are of one row."""
+    given = CheckAnswer.objects.filter(moderator=moderator).select_related(
+        "item__message__group", "moderator"
+    )
+    if before_id is not None:
+        given = given.filter(pk__lt=before_id)
+    return list(given.order_by("-pk")[: HISTORY_PAGE + 1])
+
+
+def _past(decision: Decision | CheckAnswer, undoable_since: datetime) -> PastDecision:
     is_standing = decision.undone_at is None
-    is_first = decision.reverses_id is None
+    is_first = getattr(decision, "reverses_id", None) is None
     return PastDecision(
         decision=decision,
         message=decision.item.message,
         is_standing=is_standing,
+        is_check=isinstance(decision, CheckAnswer),
         can_undo=is_standing and is_first and decision.decided_at > undoable_since,
         replaced_by=getattr(decision, "reversed_by", None),
     )

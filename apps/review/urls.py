@@ -1,6 +1,15 @@
 from django.urls import path
 
-from apps.review.views import appeals, desk, evidence, figures, history, keys, saved_views
+from apps.review.views import (
+    agreement,
+    appeals,
+    desk,
+    evidence,
+    figures,
+    history,
+    keys,
+    saved_views,
+)
 
 app_name = "review"
 urlpatterns = [
@@ -27,6 +36,12 @@ urlpatterns = [
     path("figures/", figures.show_figures, name="figures"),
     path("appeals/", appeals.show, name="appeals"),
     path("decisions/<int:decision_id>/appeal/", appeals.enter, name="enter-appeal"),
+    path("agreement/", agreement.show, name="agreement"),
+    path("agreement/figures/", agreement.figures, name="agreement-figures"),
+    path("agreement/shares/", agreement.set_shares, name="check-shares"),
+    path("checks/<int:check_id>/settle/", agreement.settle, name="settle"),
+    path("decisions/<int:decision_id>/gold/", agreement.make_gold, name="make-gold"),
+    path("gold/<int:gold_id>/retire/", agreement.retire_gold, name="retire-gold"),
     path("history/", history.history, name="history"),
     path("decisions/<int:decision_id>/reverse/", history.reverse, name="reverse"),
     path("decisions/<int:decision_id>/undo/", desk.undo, name="undo"),

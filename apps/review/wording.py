@@ -13,6 +13,7 @@ from apps.review.errors import (
     LeaseLostError,
     NoReasonError,
     NoSuchMessageError,
+    NotCheckableError,
     NothingToAppealError,
     OwnDecisionError,
     ReviewError,
@@ -20,10 +21,10 @@ from apps.review.errors import (
     UnderAppealError,
     UndoExpiredError,
 )
-from apps.review.models import Decision
+from apps.review.models import CheckAnswer, Decision
 
 
-def told(decision: Decision) -> str:
+def told(decision: Decision | CheckAnswer) -> str:
     """What was decided, in a word or two."""
     words = {
         Action.ALLOW: _("Allowed"),
@@ -33,7 +34,7 @@ def told(decision: Decision) -> str:
     return f"{words[Action(decision.action)]}: {decision.get_label_display()}"
 
 
-def by_whom(decision: Decision) -> str:
+def by_whom(decision: Decision | CheckAnswer) -> str:
     """Who decided what, and how long ago."""
     seconds = max(int((timezone.now() - decision.decided_at).total_seconds()), 0)
     words = {
@@ -64,7 +65,9 @@ def refusal(error: ReviewError) -> tuple[str, str]:
     if isinstance(error, StaleItemError):
         return _("The verdict has changed"), _("Look at it again before you decide.")
     if isinstance(error, OwnDecisionError):
-        return _("Not yours to decide"), _("The appeal is against your own decision.")
+        return _("Not yours to decide"), _("It is about a decision of your own.")
+    if isinstance(error, NotCheckableError):
+        return _("Not now"), _("The decision does not stand, or may still be taken back.")
     if isinstance(error, NoReasonError):
         return _("Write a reason first"), _("It goes back to whoever appealed.")
     if isinstance(error, UnderAppealError):

@@ -52,6 +52,12 @@ def whole_percent(share: float) -> str:
 
 
 @register.filter
+def coefficient(value: float | None) -> str:
+    """-0.034 -> −0.03: a number from -1 to 1, such as kappa."""
+    return UNKNOWN if value is None else f"{value:.2f}".replace("-", "−")
+
+
+@register.filter
 def score(value: float | None) -> str:
     """0.86 -> .86; a certain 1 stays 1.00."""
     return "" if value is None else f"{value:.2f}".removeprefix("0")

@@ -1,6 +1,14 @@
 """Everything review keeps, a module for each part of it."""
 
 from apps.review.models.appeals import Appeal, AppealState
+from apps.review.models.checks import (
+    Check,
+    CheckAnswer,
+    CheckKind,
+    CheckOutcome,
+    CheckSettings,
+    Gold,
+)
 from apps.review.models.desk import KeyMap, SavedView
 from apps.review.models.pace import QueueFlow, QueueSample
 from apps.review.models.queue import (
@@ -19,7 +27,13 @@ __all__ = [
     "Appeal",
     "AppealState",
     "Cause",
+    "Check",
+    "CheckAnswer",
+    "CheckKind",
+    "CheckOutcome",
+    "CheckSettings",
     "Decision",
+    "Gold",
     "KeyMap",
     "Language",
     "QueueFlow",

@@ -71,8 +71,9 @@ def decide(
     try:
         item = lock_open(user, item_id)
     except AlreadyDecidedError as error:
-        if _is_repeat(error.decision, user, token, choice):
-            return error.decision
+        standing = error.decision
+        if isinstance(standing, Decision) and _is_repeat(standing, user, token, choice):
+            return standing
         raise
     if item.lease_token != token or item.leased_by_id != user.pk:
         raise LeaseLostError(item.leased_by)

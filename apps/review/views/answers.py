@@ -12,13 +12,13 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from apps.accounts.access import SignedInRequest
-from apps.review import selectors
+from apps.review import blind, selectors
 from apps.review.errors import AlreadyDecidedError, LeaseLostError, ReviewError
 from apps.review.forms import (
     LeaseForm,
     filters_of,
 )
-from apps.review.models import Decision, ReviewItem
+from apps.review.models import CheckAnswer, Decision, ReviewItem
 from apps.review.queue import QueueFilters
 from apps.review.services import decisions, leases
 from apps.review.services.leases import Lease
@@ -38,7 +38,7 @@ def card_of(
     if shown is None:
         return {**context, **_empty(request, now)}
     try:
-        card = selectors.card(shown, now=now)
+        card = blind.card(request.user, shown, now=now)
     except ReviewItem.DoesNotExist as error:
         raise Http404 from error
     left, most = ms(lease.until, now) if lease else 0, ms(now + leases.lease_time(), now)
@@ -128,7 +128,7 @@ def midnight(now: datetime) -> datetime:
     return timezone.localtime(now).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def undo_ms(decision: Decision, now: datetime) -> int:
+def undo_ms(decision: Decision | CheckAnswer, now: datetime) -> int:
     return ms(decision.decided_at + decisions.grace(), now)
 
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
-from apps.review import selectors
+from apps.review import blind, selectors
 from apps.review.errors import ItemWithdrawnError, ReviewError
 from apps.review.forms import (
     BesidesForm,
@@ -28,7 +28,7 @@ from apps.review.forms import (
 from apps.review.keys import GROUPS
 from apps.review.models import Decision, ReviewItem
 from apps.review.queue import query_of
-from apps.review.services import decisions, leases
+from apps.review.services import decisions, leases, serving
 from apps.review.services.leases import Lease
 from apps.review.showing import queue_context
 from apps.review.views.answers import (
@@ -53,7 +53,7 @@ from apps.review.wording import told
 @requires(Permission.REVIEW)
 def queue(request: SignedInRequest) -> HttpResponse:
     """The page, with the most urgent free item opened."""
-    lease = leases.open_next(request.user, filters_of(request.GET))
+    lease = serving.open_next(request.user, filters_of(request.GET))
     return _page(request, lease)
 
 
@@ -63,7 +63,7 @@ def queue(request: SignedInRequest) -> HttpResponse:
 def item(request: SignedInRequest, item_id: int) -> HttpResponse:
     """The page with a chosen item: opened if it is free, else to look at."""
     try:
-        lease = leases.open_item(request.user, item_id)
+        lease = serving.open_item(request.user, item_id)
     except ReviewItem.DoesNotExist as error:
         raise Http404 from error
     except ReviewError:
@@ -80,7 +80,7 @@ def _page(
     undoable = selectors.latest_undoable(request.user, since=now - decisions.grace())
     context = {
         **card,
-        **queue_context(selectors.queue_page(request.user, filters, now=now), filters),
+        **queue_context(blind.queue_page(request.user, filters, now=now), filters),
         "groups": selectors.groups_with_work(request.user, filters.group_id),
         "views": selectors.saved_views(request.user),
         "query": query_of(filters),
@@ -100,7 +100,7 @@ def _page(
 def rows(request: SignedInRequest) -> HttpResponse:
     """The queue alone."""
     filters = filters_of(request.GET)
-    page = selectors.queue_page(request.user, filters)
+    page = blind.queue_page(request.user, filters)
     context = {**queue_context(page, filters), "keys": selectors.keys_of(request.user)}
     return render(request, "review/queue.html", context)
 
@@ -120,7 +120,7 @@ def take_next(request: SignedInRequest) -> HttpResponse:
     form = BesidesForm({"besides": request.POST.getlist("besides")})
     if not form.is_valid():
         return HttpResponse(status=BAD_REQUEST)
-    lease = leases.open_next(
+    lease = serving.open_next(
         request.user,
         filters_of(request.GET),
         besides=form.cleaned_data["besides"],
@@ -134,7 +134,7 @@ def take_next(request: SignedInRequest) -> HttpResponse:
 def take(request: SignedInRequest, item_id: int) -> HttpResponse:
     """Lease a chosen item and show it; to look at only, when it can't be had."""
     try:
-        lease = leases.open_item(request.user, item_id)
+        lease = serving.open_item(request.user, item_id)
     except ReviewItem.DoesNotExist as error:
         raise Http404 from error
     except ReviewError:
@@ -150,7 +150,7 @@ def decide(request: SignedInRequest, item_id: int) -> HttpResponse:
         return invalid(request, form, item_id)
     data = form.cleaned_data
     try:
-        decision = decisions.decide(
+        decision = serving.decide(
             request.user,
             item_id,
             token=data["token"],
@@ -176,13 +176,12 @@ def decide(request: SignedInRequest, item_id: int) -> HttpResponse:
 def undo(request: SignedInRequest, decision_id: int) -> HttpResponse:
     """Take a decision back and show its card again."""
     try:
-        lease = decisions.undo_decision(request.user, decision_id)
+        lease, item_id = serving.undo(request.user, decision_id)
     except Decision.DoesNotExist as error:
         raise Http404 from error
     except ReviewError as error:
         return refused(request, error)
     if wants_fragment(request):
-        item_id = Decision.objects.values_list("item_id", flat=True).get(pk=decision_id)
         return render_card(request, lease, item_id)
     messages.success(request, _("Taken back. The message waits again."))
     return back_to_history(request) if "history" in request.POST else to_queue(request)
@@ -193,7 +192,7 @@ def undo(request: SignedInRequest, decision_id: int) -> HttpResponse:
 def recall(request: SignedInRequest, item_id: int) -> HttpResponse:
     """Have an item again whose decision was sent, but never answered."""
     try:
-        lease = decisions.recall(request.user, item_id, token(request))
+        lease = serving.recall(request.user, item_id, token(request))
     except ReviewItem.DoesNotExist as error:
         raise Http404 from error
     except ReviewError as error:
@@ -210,7 +209,7 @@ def skip(request: SignedInRequest, item_id: int) -> HttpResponse:
     if not form.is_valid():
         return invalid(request, form, item_id)
     try:
-        leases.skip(request.user, item_id, form.cleaned_data["token"])
+        serving.skip(request.user, item_id, form.cleaned_data["token"])
     except ReviewItem.DoesNotExist as error:
         raise Http404 from error
     except ReviewError as error:
@@ -226,7 +225,7 @@ def escalate(request: SignedInRequest, item_id: int) -> HttpResponse:
         return invalid(request, form, item_id)
     data = form.cleaned_data
     try:
-        decisions.escalate(request.user, item_id, token=data["token"], version=data["version"])
+        serving.escalate(request.user, item_id, token=data["token"], version=data["version"])
     except ReviewItem.DoesNotExist as error:
         raise Http404 from error
     except ReviewError as error:
@@ -238,7 +237,7 @@ def escalate(request: SignedInRequest, item_id: int) -> HttpResponse:
 @requires(Permission.REVIEW)
 def extend(request: SignedInRequest, item_id: int) -> HttpResponse:
     """Keep the lease; `left_ms` is null when it is lost."""
-    until = leases.extend_lease(request.user, item_id, token(request))
+    until = serving.extend_lease(request.user, item_id, token(request))
     return JsonResponse({"left_ms": ms(until, timezone.now()) if until else None})
 
 
@@ -246,7 +245,7 @@ def extend(request: SignedInRequest, item_id: int) -> HttpResponse:
 @requires(Permission.REVIEW)
 def release(request: SignedInRequest, item_id: int) -> HttpResponse:
     """Give the item back: a tab that closes sends this as a beacon."""
-    leases.release_lease(request.user, item_id, token(request))
+    serving.release_lease(request.user, item_id, token(request))
     # No redirect: a beacon follows it, and the queue's page would take a lease for nobody.
     return HttpResponse(status=204)
 

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET
 
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
-from apps.review import selectors
+from apps.review import blind, selectors
 from apps.review.forms import AroundForm
 from apps.review.models import ReviewItem
 from apps.review.showing import conversation_context, spans_context
@@ -43,7 +43,7 @@ def conversation(request: SignedInRequest, item_id: int) -> HttpResponse:
     if not form.is_valid():
         return redirect("review:item", item_id)
     try:
-        around = selectors.conversation(item_id, form.cleaned_data["each"])
+        around = blind.conversation(request.user, item_id, form.cleaned_data["each"])
     except ReviewItem.DoesNotExist as error:
         raise Http404 from error
     context = {**conversation_context(item_id, around), "keys": selectors.keys_of(request.user)}
