@@ -1,13 +1,16 @@
 """What callers notice when one of two replicas goes: killed, stopped, frozen, slowed.
 
 Sixteen callers go on all the time. The fault comes, lasts, ends; afterwards the replica is started
-again by the supervisor, thawed, or no longer slowed.
+again by the supervisor, thawed, or no longer slowed. From the moment it says ready itself,
+`back_after_ms` is until it first answers a call, `half_after_ms` until it has half of its share of
+the calls: what lies between is the breaker's ramp, on purpose.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import signal
 import time
@@ -36,8 +39,8 @@ WARM_S, FAULT_S, BACK_LIMIT_S = 3.0, 4.0, 30.0
 # A worker's calls, with the defaults; a 30 ms check degrades by itself instead.
 BUDGET_S = DeadlineConfig().default_budget_ms / 1000
 SLOWED_MS = 200.0
-# A replica has left when its share of a window of attempts is under a tenth of a fair one, and is
-# back when it is over half of it.
+# A replica has left when its share of a window of attempts is under a tenth of a fair one, and has
+# half of it again when it is over a quarter: there are two.
 WINDOW_S = 0.1
 
 
@@ -56,18 +59,36 @@ def run(options: dict[str, Any]) -> dict[str, Any]:
 class Record:
     """What the hooks and the callers saw, on the monotonic clock."""
 
-    attempts: list[tuple[float, str, int]] = field(default_factory=list)
+    attempts: list[AttemptEvent] = field(default_factory=list)
+    began_s: list[float] = field(default_factory=list)
     calls: list[tuple[float, str]] = field(default_factory=list)
 
     def on_attempt(self, event: AttemptEvent) -> None:
         # When it began: what a frozen replica was sent ends only with its timeout.
-        began_s = time.monotonic() - event.latency_ms / 1000
-        self.attempts.append((began_s, event.replica, event.attempt))
+        self.began_s.append(time.monotonic() - event.latency_ms / 1000)
+        self.attempts.append(event)
 
     def share(self, name: str, since_s: float, until_s: float) -> float:
         """The replica's part of the attempts that began in this span."""
-        names = [replica for at_s, replica, _ in self.attempts if since_s <= at_s < until_s]
+        names = [event.replica for event in self.since(since_s, until_s)]
         return names.count(name) / len(names) if names else 0.0
+
+    def since(self, since_s: float, until_s: float = math.inf) -> list[AttemptEvent]:
+        """The attempts that began in this span."""
+        both = zip(self.began_s, self.attempts, strict=True)
+        return [event for began_s, event in both if since_s <= began_s < until_s]
+
+    def first_answer_s(self, name: str, since_s: float) -> float | None:
+        """When the replica first answered a call that began after this moment."""
+        both = zip(self.began_s, self.attempts, strict=True)
+        return min(
+            (
+                began_s + event.latency_ms / 1000
+                for began_s, event in both
+                if began_s >= since_s and event.replica == name and event.outcome == "ok"
+            ),
+            default=None,
+        )
 
 
 @dataclass(frozen=True)
@@ -149,10 +170,10 @@ async def _scene(
     end_s = time.monotonic()
     await end(scene)
     restarted_s = await _answers_again(scene, end_s)
-    back_s = await _until_back(record, scene.target, restarted_s)
+    half_s = await _until_half(record, scene.target, restarted_s)
     is_over.set()
     await asyncio.gather(*callers)
-    return _row(fault, record, scene.target, fault_s, restarted_s, back_s)
+    return _row(fault, record, scene.target, fault_s, restarted_s, half_s)
 
 
 async def _caller(
@@ -201,7 +222,7 @@ async def _answers_again(scene: Scene, since_s: float) -> float:
     raise RuntimeError("the replica did not come back")
 
 
-async def _until_back(record: Record, target: str, since_s: float) -> float | None:
+async def _until_half(record: Record, target: str, since_s: float) -> float | None:
     while (now_s := time.monotonic()) - since_s < BACK_LIMIT_S:
         if record.share(target, now_s - WINDOW_S, now_s) > 0.25:
             return now_s
@@ -225,18 +246,23 @@ def _row(
     target: str,
     fault_s: float,
     restarted_s: float,
-    back_s: float | None,
+    half_s: float | None,
 ) -> dict[str, Any]:
     errors = [outcome for at_s, outcome in record.calls if at_s >= fault_s and outcome != "ok"]
     calls = sum(at_s >= fault_s for at_s, _ in record.calls)
-    repeated = sum(at_s >= fault_s and attempt > 1 for at_s, _, attempt in record.attempts)
+    repeated = sum(event.attempt > 1 for event in record.since(fault_s))
     left_s = _left_s(record, target, fault_s)
     return {
         "fault": fault,
         "caller_errors": len(errors),
         "error_kinds": sorted(set(errors)),
         "calls": calls,
-        "left_after_ms": None if left_s is None else round((left_s - fault_s) * 1000),
-        "back_after_ms": None if back_s is None else round((back_s - restarted_s) * 1000),
+        "left_after_ms": _ms_between(fault_s, left_s),
+        "back_after_ms": _ms_between(restarted_s, record.first_answer_s(target, restarted_s)),
+        "half_after_ms": _ms_between(restarted_s, half_s),
         "extra_load": round(repeated / calls, 4) if calls else None,
     }
+
+
+def _ms_between(since_s: float, until_s: float | None) -> int | None:
+    return None if until_s is None else round((until_s - since_s) * 1000)

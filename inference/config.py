@@ -110,7 +110,7 @@ class PoolConfig:
     max_in_flight_bytes: int = 128 * 1024 * 1024
     # gRPC's own default goes up to 120 s: a replica back from a restart would wait that long.
     reconnect_first_ms: int = 100
-    reconnect_max_ms: int = 250
+    reconnect_max_ms: int = 100
     # What TCP, TLS and HTTP/2 may take together. Less, and a busy machine never gets through.
     connect_timeout_ms: int = 1000
     # None leaves pings off; deadlines and health checks find a dead peer sooner anyway.

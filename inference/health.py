@@ -100,8 +100,13 @@ class Monitor:
 
     async def _look_at(self, replica: Replica) -> None:
         before = replica.facts
-        after = await self._facts(replica)
-        replica.facts = after
+        after = replica.facts = await self._facts(replica)
+        self._act_on(replica, before, after)
+        # Only then: whoever is back should not wait for its figures.
+        if after.is_reachable and time.monotonic() >= replica.figures_due_s:
+            replica.facts = await self._with_figures(replica, after)
+
+    def _act_on(self, replica: Replica, before: ReplicaFacts, after: ReplicaFacts) -> None:
         now_s = time.monotonic()
         load = replica.load
         if not after.is_model_ready:
@@ -110,6 +115,8 @@ class Monitor:
             # One missed check is no proof: where nobody else is left, calls go on trying.
             if is_spared and not after.is_reachable:
                 replica.breaker.on_unreachable(now_s, reason)
+            if not after.is_reachable:
+                self._pool.retire_spares(replica)
         else:
             if load.is_ejected(now_s) and not replica.is_held_out:
                 self._balancer.readmit(load)
@@ -143,22 +150,17 @@ class Monitor:
                 is_model_ready=False,
                 checked_at_s=now_s,
             )
-        facts = replace(
+        return replace(
             known,
             is_reachable=True,
             is_ready=is_ready,
             is_model_ready=is_model_ready,
             checked_at_s=now_s,
         )
-        return await self._with_figures(replica, facts, now_s)
 
-    async def _with_figures(
-        self, replica: Replica, facts: ReplicaFacts, now_s: float
-    ) -> ReplicaFacts:
+    async def _with_figures(self, replica: Replica, facts: ReplicaFacts) -> ReplicaFacts:
         """Statistics, metrics, versions: every ``statistics_every_s`` only."""
-        if now_s < replica.figures_due_s:
-            return facts
-        replica.figures_due_s = now_s + self._health.statistics_every_s
+        replica.figures_due_s = time.monotonic() + self._health.statistics_every_s
         timeout_s = self._health.timeout_ms / 1000
         connection = self._pool.connection(replica)
         try:

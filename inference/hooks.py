@@ -112,7 +112,7 @@ class BreakerEvent:
 class BatchEvent:
     """The collector sent a batch. `wait_ms`: how long its oldest call had waited.
 
-    `reason`: what made it leave: `idle`, `full`, `max_wait`, `deadline` or `closing`.
+    `reason`: what made it leave: `idle`, `full`, `share`, `max_wait`, `deadline` or `closing`.
     """
 
     size: int

@@ -249,6 +249,15 @@ class Pool:
         for replica in self.replicas.values():
             self._retire(replica)
 
+    def retire_spares(self, replica: Replica) -> None:
+        """It is gone: keep one connection, to ask whether it is back.
+
+        The others would still be in their backoff when that one has got through, and their calls
+        would put the replica aside again. New ones dial at once.
+        """
+        replica.retired += replica.connections[1:]
+        replica.connections = replica.connections[:1]
+
     def _retire(self, replica: Replica) -> None:
         replica.retired += replica.connections
         replica.connections = []

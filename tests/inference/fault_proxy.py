@@ -13,6 +13,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ class FaultProxy:
         self._port = int(port)
         self._ssl = ssl_context
         self.fault = NONE
-        self.accepted = 0
+        self.accepted_at_s: list[float] = []
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -63,6 +64,10 @@ class FaultProxy:
 
     async def _listen(self) -> asyncio.Server:
         return await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._ssl)
+
+    @property
+    def accepted(self) -> int:
+        return len(self.accepted_at_s)
 
     @property
     def open_connections(self) -> int:
@@ -96,7 +101,7 @@ class FaultProxy:
         self._loop.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
+        self.accepted_at_s.append(time.monotonic())
         if self.fault.refuses:
             _reset(writer)
             return

@@ -79,6 +79,13 @@ async def test_a_request_that_waited_too_long_in_the_queue_is_not_retried(
         (ModelRef("sleeper", "newest"), [sleep_for(0)], InvalidRequestError),
         (ModelRef("sleeper"), [Tensor.from_texts("SLEEP_MS", ["1"])], InvalidRequestError),
         (ModelRef("sleeper"), [replace(sleep_for(0), name="OTHER")], InvalidRequestError),
+        (
+            ModelRef("sleeper"),
+            [replace(sleep_for(0), shape=(1, 2), raw=bytes(8))],
+            InvalidRequestError,
+        ),
+        (ModelRef("sleeper"), [replace(sleep_for(0), shape=(0, 1), raw=b"")], InvalidRequestError),
+        (ModelRef("sleeper"), [replace(sleep_for(0), raw=b"")], InvalidRequestError),
         (ModelRef("sleeper"), [], InvalidRequestError),
         (
             ModelRef("scorer"),
@@ -102,6 +109,9 @@ async def test_a_request_that_waited_too_long_in_the_queue_is_not_retried(
         "version that is no number",
         "wrong type",
         "wrong name",
+        "wrong shape",
+        "empty batch",
+        "no data",
         "no input",
         "malformed bytes",
         "batch over the model's limit",

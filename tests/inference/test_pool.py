@@ -6,10 +6,12 @@ import asyncio
 import gc
 import os
 import ssl
+import statistics
 import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -126,6 +128,43 @@ async def test_a_replica_is_used_again_soon_after_it_returns(
         await until(lambda: state() == "down")
         proxy.set(NONE)
         await until(lambda: state() == "ready")
+
+
+async def test_a_replica_that_stays_away_is_dialled_as_often_as_at_first(
+    pair: list[ReplicaConfig], proxy_for: Callable[[ReplicaConfig], FaultProxy]
+) -> None:
+    """Its return is noticed within half a second, however long it was away: gRPC's own pauses would
+    have grown to seconds by the tenth time. The median, so that a busy machine decides nothing."""
+    proxy = proxy_for(pair[0])
+    flaky = ReplicaConfig("flaky", grpc=proxy.address)
+    async with AsyncModerationClient(quiet([flaky, pair[1]], health=HealthConfig())) as client:
+        await client.classify(["text"])
+        proxy.set(DROP)
+        proxy.reset_all()
+        await until(lambda: proxy.accepted > 30)
+    late = proxy.accepted_at_s[-20:]
+    assert statistics.median(b - a for a, b in pairwise(late)) < 0.5
+
+
+async def test_one_connection_asks_whether_a_replica_is_back_and_the_others_dial_anew(
+    pair: list[ReplicaConfig], proxy_for: Callable[[ReplicaConfig], FaultProxy]
+) -> None:
+    proxy = proxy_for(pair[0])
+    flaky = ReplicaConfig("flaky", grpc=proxy.address)
+    config = quiet([flaky], health=HealthConfig(every_s=0.05, down_every_s=0.05))
+    async with AsyncModerationClient(config) as client:
+        sleep = client.infer("sleeper", [sleep_for(200)]), client.infer("sleeper", [sleep_for(200)])
+        await asyncio.gather(*sleep)
+        connections = client._pool.replicas["flaky"].connections
+        assert len(connections) == 2
+        proxy.set(DROP)
+        proxy.reset_all()
+        await until(lambda: client._pool.replicas["flaky"].connections == connections[:1])
+        proxy.set(NONE)
+        await until(lambda: client.replica_states()[0].state == "ready")
+        sleep = client.infer("sleeper", [sleep_for(200)]), client.infer("sleeper", [sleep_for(200)])
+        await asyncio.gather(*sleep)
+        assert client._pool.replicas["flaky"].connections[1] is not connections[1]
 
 
 async def test_two_loops_in_one_process_are_refused_with_a_sentence(
