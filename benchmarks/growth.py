@@ -36,6 +36,8 @@ REQUESTS, BATCH = 40, 500
 PAGES = 20
 CHUNK, CHUNK_ID_BITS = 256, 10
 FILL_AT_ONCE = 200_000
+# The best of so many rounds counts, each figure by itself: others use the machine too.
+ROUNDS = 3
 GROUPS, SENDERS = 997, 49_999
 
 
@@ -56,11 +58,13 @@ def run(options: dict[str, Any]) -> dict[str, Any]:
         measure(ready, moderator, admin)  # once, to warm everything up
         for size in options["sizes"]:
             fill(ready["database_url"], size)
-            rows.append({"messages": size, **measure(ready, moderator, admin)})
+            rounds = [measure(ready, moderator, admin) for _ in range(ROUNDS)]
+            best = {name: min(figures[name] for figures in rounds) for name in rounds[0]}
+            rows.append({"messages": size, **best})
     smallest = rows[0]
     for row in rows:
         row["growth"] = max(
-            round(row[name] / smallest[name], 2) for name in row if name.endswith("_ms")
+            round(row[name] / smallest[name], 2) for name in row if name != "messages"
         )
     return {"rows": rows, "worst_growth": max(row["growth"] for row in rows)}
 

@@ -88,8 +88,10 @@ class CpuMeter:
     def spent_s(self) -> dict[str, float]:
         """Since the start of this meter, by the process's name in the ready file."""
         spent: Counter[str] = Counter()
-        for (name, pid), seconds in self._read().items():
-            spent[name] += seconds - self._before.get((name, pid), 0.0)  # type: ignore[assignment]
+        for (name, _), seconds in self._read().items():
+            spent[name] += seconds  # type: ignore[assignment]
+        for (name, _), seconds in self._before.items():
+            spent[name] -= seconds  # type: ignore[assignment]
         return {name: round(seconds, 2) for name, seconds in sorted(spent.items())}
 
     def _read(self) -> dict[tuple[str, int], float]:
@@ -99,7 +101,8 @@ class CpuMeter:
             for process in _own_family(pid, others=named.keys() - {pid}):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     times = process.cpu_times()
-                    seconds[name, process.pid] = times.user + times.system
+                    # And of its children that have ended: PostgreSQL has one a connection.
+                    seconds[name, process.pid] = sum(times[:4])
         return seconds
 
 
