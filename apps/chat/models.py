@@ -9,13 +9,18 @@ worker claims.
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from apps.policies.models import Policy
 
 CHUNK_ID_BITS = 10
 IDS_PER_CHUNK = 1 << CHUNK_ID_BITS
+
+# Ids of one era are stored about the same time: a million messages at most.
+_ERA = F("id").bitrightshift(CHUNK_ID_BITS + 12)
+# The order of a sender's messages, newest first, as `message_by_sender` has it.
+NEWEST_OF_SENDER = (_ERA.desc(), F("id").desc())
 
 
 class Group(models.Model):
@@ -74,8 +79,10 @@ class Message(models.Model):
         indexes = [
             # The conversation around a message, on the review card.
             models.Index(fields=["group", "id"], name="message_by_group"),
-            # A sender's last messages, on the review card.
-            models.Index(fields=["sender", "id"], name="message_by_sender"),
+            # A sender's last messages, on the review card. By era first, or every message would be
+            # written to a place of its own all over the index: 2,500 to 5,000 bytes of log a
+            # message after each checkpoint, 1,000 like this. PostgreSQL skips from era to era.
+            models.Index(_ERA, F("sender"), F("id"), name="message_by_sender"),
             # Which of a batch were deleted while it was judged: nearly always none.
             models.Index(
                 fields=["id"], condition=Q(deleted_at__isnull=False), name="message_deleted"

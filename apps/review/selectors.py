@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
-from apps.chat.models import Group, Message, Sender
+from apps.chat.models import NEWEST_OF_SENDER, Group, Message, Sender
 from apps.policies.models import Action, Label, Threshold
 from apps.review.keys import merged
 from apps.review.models import (
@@ -358,7 +358,7 @@ def _history(message: Message) -> list[Message]:
     """The sender's last messages before and besides this one, in any group."""
     theirs = _newest(Message.objects.filter(sender_id=message.sender_id))
     others = theirs.exclude(group_id=message.group_id, external_id=message.external_id)
-    return list(others.select_related("group").order_by("-pk")[:HISTORY_ROWS])
+    return list(others.select_related("group").order_by(*NEWEST_OF_SENDER)[:HISTORY_ROWS])
 
 
 def _newest(messages: QuerySet[Message]) -> QuerySet[Message]:
@@ -428,7 +428,7 @@ def _seen(message: Message, fates: _Fates, judged: Message) -> SeenMessage:
 
 
 def _sender_facts(message: Message, now: datetime) -> SenderFacts:
-    newest = Message.objects.filter(sender_id=message.sender_id).order_by("-pk")
+    newest = Message.objects.filter(sender_id=message.sender_id).order_by(*NEWEST_OF_SENDER)
     sent = dict(newest.values_list("pk", "group_id")[:SENDER_COUNT_MOST])
     removed = Decision.objects.filter(
         item__in=sent,
