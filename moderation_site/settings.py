@@ -160,6 +160,7 @@ CELERY_BEAT_SCHEDULE = {
     "forget-absent": {"task": "apps.review.tasks.forget_absent", "schedule": 21600.0},
     "settle-tally": {"task": "apps.review.tasks.settle_tally", "schedule": 10.0},
     "sample-queue": {"task": "apps.review.tasks.sample_queue", "schedule": 20.0},
+    "forget-waves": {"task": "apps.review.tasks.forget_old_waves", "schedule": 600.0},
 }
 
 # ---------- Triton ----------
@@ -208,6 +209,8 @@ REVIEW_LEASE_S = env.integer("REVIEW_LEASE_S", 120, least=10)
 REVIEW_UNDO_S = env.integer("REVIEW_UNDO_S", 10)
 # No message shall wait longer than this; the queue and the figures show how it stands.
 REVIEW_TARGET_S = env.integer("REVIEW_TARGET_S", 300, least=1)
+# How long near-duplicates that arrive after their wave was decided are decided like it.
+REVIEW_WAVE_JOIN_S = env.integer("REVIEW_WAVE_JOIN_S", 1800, least=0)
 
 # ---------- retention ----------
 # Messages are removed this many days after they came, with everything about them; 0 keeps them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,4 +50,27 @@ def record(
         target_id=str(target_id),
         before=before,
         after=after,
+    )
+
+
+def record_many(
+    *,
+    actor: Actor,
+    action: str,
+    target_type: str,
+    changes: Sequence[tuple[object, dict[str, Any] | None, dict[str, Any] | None]],
+) -> None:
+    """Append one event a thing that changed alike: `(target_id, before, after)` each."""
+    AuditEvent.objects.bulk_create(
+        AuditEvent(
+            actor_kind=actor.kind,
+            actor_id=actor.id,
+            actor_name=actor.name,
+            action=action,
+            target_type=target_type,
+            target_id=str(target_id),
+            before=before,
+            after=after,
+        )
+        for target_id, before, after in changes
     )

@@ -34,7 +34,7 @@ def card(user: User, item_id: int, *, now: datetime) -> Card:
     Raises:
         ReviewItem.DoesNotExist: There is no such item.
     """
-    shown = selectors.card(item_id, now=now)
+    shown = selectors.card(user, item_id, now=now)
     if shown.item.state != ReviewState.DECIDED:
         return shown
     check = _check_of(user, item_id, now)

@@ -117,6 +117,13 @@ class AroundForm(forms.Form):
     each = forms.IntegerField(min_value=1, max_value=CONTEXT_MOST)
 
 
+class MembersForm(forms.Form):
+    """Which members of a wave: from one on, or those that differ most."""
+
+    after = forms.IntegerField(min_value=1, max_value=2**63 - 1, required=False)
+    different = forms.BooleanField(required=False)
+
+
 class BesidesForm(forms.Form):
     """Items that the page has open already."""
 

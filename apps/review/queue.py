@@ -67,8 +67,15 @@ def in_order(items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
 
 
 def free(items: QuerySet[ReviewItem], user: User, now: datetime) -> QuerySet[ReviewItem]:
-    """Those that nobody has and that `user` did not just skip."""
-    skipped = Skip.objects.filter(item=OuterRef("pk"), moderator=user, until__gt=now)
-    return items.filter(Q(lease_until__isnull=True) | Q(lease_until__lte=now)).exclude(
-        Exists(skipped)
+    """Those that nobody has and that `user` did not just skip, nor any other of their waves."""
+    skips = Skip.objects.filter(moderator=user, until__gt=now)
+    leased = ReviewItem.objects.filter(
+        state=ReviewState.OPEN, leased_by__isnull=False, lease_until__gt=now
+    )
+    taken = Q(wave__in=leased.filter(wave__isnull=False).values("wave"))
+    skipped = Q(wave__in=skips.filter(item__wave__isnull=False).values("item__wave"))
+    return (
+        items.filter(Q(lease_until__isnull=True) | Q(lease_until__lte=now))
+        .exclude(Exists(skips.filter(item=OuterRef("pk"))))
+        .filter(Q(wave__isnull=True) | ~taken & ~skipped)
     )

@@ -32,6 +32,12 @@ def read(text: str) -> Reading | None:
     return Reading(normalized.text, undone, tuple(normalized.offsets))
 
 
+def as_read(text: str) -> str:
+    """The text as the model gets it, whether or not anything was undone. About 40 us."""
+    normalized: str = _normalizer().normalize(text).text
+    return normalized
+
+
 @cache
 def _normalizer() -> Any:
     return load_normalizer().Normalizer(TOKENIZER_DIR)

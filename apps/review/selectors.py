@@ -32,6 +32,7 @@ from apps.review.models import (
 )
 from apps.review.queue import QueueFilters, in_order, waiting
 from apps.review.ranking import level
+from apps.review.wave_facts import WaveCard, WaveFacts, facts_of, one_a_wave, wave_card
 from apps.scoring.models import Verdict
 
 QUEUE_ROWS = 50
@@ -52,12 +53,13 @@ HISTORY_PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One line of the queue. `holder` has it open now."""
+    """One line of the queue: an item, or the first of a wave. `holder` has it open now."""
 
     item: ReviewItem
     text: str
     level: int
     holder: User | None
+    wave: WaveFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class QueuePage:
     """The first rows and the counts of a part of the queue.
 
     `by_label[None]` is undetermined. `found` is how many match a search; beyond FOUND_MOST they
-    are not counted, and it is one more.
+    are not counted, and it is one more. Counts are of messages; the rows stand for `shown`.
     """
 
     rows: Sequence[QueueRow]
@@ -74,6 +76,7 @@ class QueuePage:
     oldest: datetime | None
     by_label: dict[str | None, int]
     pace: Pace
+    shown: int
     found: int | None = None
 
     @property
@@ -90,15 +93,10 @@ class Pace:
 
 
 def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None) -> QueuePage:
-    """The queue as `user` sees it, in five queries whatever its size."""
+    """The queue as `user` sees it, one row a wave, in a handful of queries whatever its size."""
     now = now or timezone.now()
     part = waiting(user, filters)
-    items = (
-        in_order(part)
-        .select_related("group", "leased_by")
-        .annotate(line=Left("message__text", ROW_CHARS))[:QUEUE_ROWS]
-    )
-    rows = [_row(item, now) for item in items]
+    rows = _rows(user, part, now)
     by_label = _counts(user, filters)
     leased = part.filter(leased_by__isnull=False, lease_until__gt=now)
     return QueuePage(
@@ -108,6 +106,7 @@ def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None
         oldest=part.order_by("opened_at").values_list("opened_at", flat=True).first(),
         by_label=by_label,
         pace=_pace(now),
+        shown=_shown(part, rows),
         found=part[: FOUND_MOST + 1].count() if filters.text else None,
     )
 
@@ -153,14 +152,37 @@ def _pace(now: datetime) -> Pace:
     )
 
 
-def _row(item: ReviewItem, now: datetime) -> QueueRow:
+def _rows(user: User, part: QuerySet[ReviewItem], now: datetime) -> list[QueueRow]:
+    items = in_order(
+        ReviewItem.objects.filter(pk__in=one_a_wave(part, QUEUE_ROWS))
+        .select_related("group", "leased_by")
+        .defer("grams")
+        .annotate(line=Left("message__text", ROW_CHARS))
+    )
+    found = list(items)
+    waves = facts_of(user, {item.wave_id for item in found if item.wave_id}, now=now)
+    elsewhere = User.objects.in_bulk({w.holder_id for w in waves.values() if w.holder_id})
+    return [_row(item, waves.get(item.wave_id or 0), elsewhere, now) for item in found]
+
+
+def _row(
+    item: ReviewItem, wave: WaveFacts | None, elsewhere: dict[int, User], now: datetime
+) -> QueueRow:
     is_held = item.lease_until is not None and item.lease_until > now
+    holder = elsewhere.get(wave.holder_id) if wave and wave.holder_id else None
     return QueueRow(
         item=item,
         text=item.line,  # type: ignore[attr-defined]  # annotated
         level=level(item.rank, now),
-        holder=item.leased_by if is_held else None,
+        holder=item.leased_by if is_held else holder,
+        wave=wave,
     )
+
+
+def _shown(part: QuerySet[ReviewItem], rows: Sequence[QueueRow]) -> int:
+    waves = {row.item.wave_id for row in rows if row.wave}
+    alone = len(rows) - len(waves)
+    return alone + (part.filter(wave__in=waves).count() if waves else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +242,11 @@ class Card:
     sender: SenderFacts
     decision: Decision | None
     holder: User | None
+    wave: WaveCard | None
 
 
-def card(item_id: int, *, now: datetime | None = None) -> Card:
-    """Everything about one item, in a fixed number of queries.
+def card(user: User, item_id: int, *, now: datetime | None = None) -> Card:
+    """Everything about one item that `user` may see, in a fixed number of queries.
 
     Raises:
         ReviewItem.DoesNotExist: There is no such item.
@@ -257,6 +280,7 @@ def card(item_id: int, *, now: datetime | None = None) -> Card:
         sender=_sender_facts(message, now),
         decision=_standing(item),
         holder=item.leased_by if is_held else None,
+        wave=wave_card(user, item, now=now) if item.state == ReviewState.OPEN else None,
     )
 
 
@@ -479,7 +503,9 @@ def latest_undoable(user: User, *, since: datetime) -> Decision | CheckAnswer | 
 
 def _latest(user: User, since: datetime) -> Decision | None:
     return (
-        Decision.objects.filter(moderator=user, undone_at__isnull=True, decided_at__gt=since)
+        Decision.objects.filter(
+            moderator=user, undone_at__isnull=True, decided_at__gt=since, is_joined=False
+        )
         .order_by("-pk")
         .first()
     )
@@ -529,7 +555,7 @@ def past_decisions(
     """The newest decisions of one person (or of all), one more than a page of HISTORY_PAGE."""
     now = now or timezone.now()
     found = Decision.objects.select_related(
-        "item__message__group", "moderator", "reversed_by__moderator"
+        "item__message__group", "moderator", "reversed_by__moderator", "joint"
     ).order_by("-pk")
     if moderator is not None:
         found = found.filter(moderator=moderator)
@@ -555,11 +581,14 @@ def _past_answers(moderator: User, before_id: int | None) -> list[CheckAnswer]:
 def _past(decision: Decision | CheckAnswer, undoable_since: datetime) -> PastDecision:
     is_standing = decision.undone_at is None
     is_first = getattr(decision, "reverses_id", None) is None
+    # What joined later is taken back with those it joined, or not at all.
+    joint = getattr(decision, "joint", None)
+    made_at = joint.decided_at if joint else decision.decided_at
     return PastDecision(
         decision=decision,
         message=decision.item.message,
         is_standing=is_standing,
         is_check=isinstance(decision, CheckAnswer),
-        can_undo=is_standing and is_first and decision.decided_at > undoable_since,
+        can_undo=is_standing and is_first and made_at > undoable_since,
         replaced_by=getattr(decision, "reversed_by", None),
     )

@@ -24,13 +24,13 @@ from apps.review.queue import QueueFilters
 from apps.review.reading import read
 from apps.review.selectors import (
     FOUND_MOST,
-    QUEUE_ROWS,
     Card,
     Conversation,
     Evidence,
     QueuePage,
     conversation_of,
 )
+from apps.review.services.waves import join_time
 from apps.review.spans import Span, carried_over, find_spans
 from apps.review.wording import by_whom
 
@@ -61,6 +61,7 @@ def card_context(card: Card, keys: Mapping[str, str]) -> dict[str, Any]:
         "not_mine": by_whom(card.decision) if card.decision else "",
         "labels": [(one.value, one.label, keys[f"label_{one.value}"]) for one in Label],
         "whys": [(one.value, one.label, keys[f"reason_{one.value}"]) for one in Reason],
+        "join_minutes": join_minutes(),
     }
 
 
@@ -101,10 +102,15 @@ def highlighted(text: str, spans: Sequence[Span]) -> SafeString:
     return SafeString("".join([*parts, marked(text[at:])]))
 
 
+def join_minutes() -> int:
+    """How long near-duplicates join the decision of their wave, for the card."""
+    return round(join_time().total_seconds() / 60)
+
+
 def queue_context(page: QueuePage, filters: QueueFilters) -> dict[str, Any]:
     tabs = [(label.value, label.label, page.by_label.get(label.value, 0)) for label in Label]
     undetermined = ("", _("undetermined"), page.by_label.get(None, 0))
-    shown = _size(page, filters)
+    size = _size(page, filters)
     return {
         "page": page,
         "filters": filters,
@@ -113,7 +119,7 @@ def queue_context(page: QueuePage, filters: QueueFilters) -> dict[str, Any]:
         "is_late": page.oldest is not None and timezone.now() - page.oldest > target(),
         "found_most": FOUND_MOST,
         "tabs": [tab for tab in [*tabs, undetermined] if tab[2] or tab[0] not in ("", Label.OK)],
-        "hidden": max(shown - QUEUE_ROWS, 0),
+        "hidden": max(size - page.shown, 0),
     }
 
 

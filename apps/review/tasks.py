@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from apps.review.services import retention, tally
+from apps.review.services import retention, tally, waves
 
 # Shorter than the half minute between two of these tasks, and than a warm shutdown waits.
 RETENTION_FOR_S = 4.0
@@ -35,3 +35,10 @@ def forget_absent() -> None:
 @shared_task
 def sample_queue() -> None:
     tally.sample()
+
+
+@shared_task
+def forget_old_waves() -> None:
+    """Until no old wave is left in which nobody waits."""
+    while waves.forget_old() == waves.FORGET_BATCH:
+        continue

@@ -9,6 +9,7 @@ from apps.review.views import (
     history,
     keys,
     saved_views,
+    waves,
 )
 
 app_name = "review"
@@ -33,6 +34,8 @@ urlpatterns = [
     path("views/<int:view_id>/forget/", saved_views.forget, name="forget-view"),
     path("keys/", keys.show_keys, name="keys"),
     path("keys/reset/", keys.reset, name="reset-keys"),
+    path("items/<int:item_id>/wave/", waves.members, name="wave"),
+    path("items/<int:item_id>/wave/<int:member_id>/out/", waves.take_out, name="take-out"),
     path("figures/", figures.show_figures, name="figures"),
     path("appeals/", appeals.show, name="appeals"),
     path("decisions/<int:decision_id>/appeal/", appeals.enter, name="enter-appeal"),

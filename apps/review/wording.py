@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.utils import timezone
+from django.utils.formats import localize
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -31,7 +32,15 @@ def told(decision: Decision | CheckAnswer) -> str:
         Action.HOLD: _("Kept held"),
         Action.REMOVE: _("Removed"),
     }
-    return f"{words[Action(decision.action)]}: {decision.get_label_display()}"
+    count = decision_count(decision)
+    many = f" ×{localize(count)}" if count > 1 else ""
+    return f"{words[Action(decision.action)]}: {decision.get_label_display()}{many}"
+
+
+def decision_count(decision: Decision | CheckAnswer) -> int:
+    """How many messages were decided with it, in one go."""
+    joint = getattr(decision, "joint", None)
+    return 1 if joint is None else joint.decisions.count()
 
 
 def by_whom(decision: Decision | CheckAnswer) -> str:

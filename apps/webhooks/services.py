@@ -56,6 +56,37 @@ def withdraw(*, kind: EventKind, key: str) -> bool:
     return deleted == 1
 
 
+def enqueue_many(
+    *,
+    kind: EventKind,
+    events: Sequence[tuple[str, int, dict[str, Any]]],
+    hold: timedelta = timedelta(0),
+) -> None:
+    """`enqueue` for many at once: `(key, message_id, payload)` each."""
+    if not transaction.get_connection().in_atomic_block:
+        raise RuntimeError("An outbox event belongs in the transaction of what it tells.")
+    available_at = timezone.now() + hold
+    OutboxEvent.objects.bulk_create(
+        [
+            OutboxEvent(
+                kind=kind,
+                key=key,
+                message_ids=[message_id],
+                payload=payload,
+                available_at=available_at,
+            )
+            for key, message_id, payload in events
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def withdraw_many(*, kind: EventKind, keys: Sequence[str]) -> int:
+    """`withdraw` for many at once; returns how many had not left."""
+    held = OutboxEvent.objects.filter(kind=kind, key__in=keys, released_at__isnull=True)
+    return held.delete()[0]
+
+
 @transaction.atomic
 def release_due(*, limit: int = RELEASE_BATCH) -> list[OutboxEvent]:
     """Let what is due leave, oldest first; each event leaves once, whoever calls."""

@@ -135,14 +135,26 @@ def statements() -> Iterator[list[int]]:
 
 def test_number_of_statements_does_not_grow_with_the_batch() -> None:
     group = GroupFactory()
-    batches = [[judged(m) for m in MessageFactory.create_batch(n, group=group)] for n in (2, 50)]
+    texts = ["the first kind of offer for everybody", "another thing that is said here", "short"]
+    batches = [
+        [
+            judged(
+                MessageFactory(
+                    group=group, text=texts[at % 3] if n == 3 else f"{texts[at % 3]} {n}"
+                )
+            )
+            for at in range(n)
+        ]
+        for n in (3, 60)
+    ]
     counts = []
     for batch in batches:
         with statements() as sent:
             take_in(batch)
         counts.append(sum(sent))
-    assert counts == [3, 3]
-    assert ReviewItem.objects.count() == 52
+    # Three more when a wave is new: those who may be making the same one are waited for.
+    assert counts == [8, 5]
+    assert ReviewItem.objects.count() == 63
 
 
 def test_deleted_messages_are_withdrawn_and_their_leases_with_them() -> None:

@@ -22,6 +22,7 @@ from apps.review.models.queue import (
     Skip,
 )
 from apps.review.models.reports import Report, ReportReason
+from apps.review.models.waves import JointDecision, JointKind, Wave, WaveBand
 
 __all__ = [
     "Appeal",
@@ -34,6 +35,8 @@ __all__ = [
     "CheckSettings",
     "Decision",
     "Gold",
+    "JointDecision",
+    "JointKind",
     "KeyMap",
     "Language",
     "QueueFlow",
@@ -46,4 +49,6 @@ __all__ = [
     "ReviewState",
     "SavedView",
     "Skip",
+    "Wave",
+    "WaveBand",
 ]

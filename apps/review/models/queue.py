@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.chat.models import Group, Message
 from apps.policies.models import Action, Label
+from apps.review.models.waves import JointDecision, Wave
 
 
 class Cause(models.TextChoices):
@@ -102,6 +103,19 @@ class ReviewItem(models.Model):
 
     # What a search finds it by (see `grams.py`).
     grams = ArrayField(models.IntegerField(), default=list, db_default=[])
+    # Its near-duplicates share it; None for a text that says too little, or was taken out. No
+    # constraint: waves are forgotten when nobody waits in them any more.
+    wave = models.ForeignKey(
+        Wave,
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="items",
+    )
+    # Of `label`, as it was when the item was opened.
+    score = models.FloatField(null=True, blank=True)
 
     class Meta:
         indexes = [
@@ -125,6 +139,16 @@ class ReviewItem(models.Model):
                 fields=["language", "-rank", "message"],
                 condition=Q(state="open"),
                 name="review_queue_by_language",
+            ),
+            # The open members of a wave.
+            models.Index(
+                fields=["wave", "message"],
+                condition=Q(state="open", wave__isnull=False),
+                name="review_by_wave",
+            ),
+            # Open items by score: the chart, and a range of it.
+            models.Index(
+                fields=["label", "score"], condition=Q(state="open"), name="review_by_score"
             ),
             # The oldest that waits.
             models.Index(fields=["opened_at"], condition=Q(state="open"), name="review_oldest"),
@@ -186,6 +210,16 @@ class Decision(models.Model):
     reverses = models.OneToOneField(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="reversed_by"
     )
+    # One of many that were made with one key; joined, when its message came after that.
+    joint = models.ForeignKey(
+        JointDecision,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        db_index=False,
+        related_name="decisions",
+    )
+    is_joined = models.BooleanField(default=False, db_default=False)
     decided_at = models.DateTimeField(db_default=Now())
     undone_at = models.DateTimeField(null=True, blank=True)
 
@@ -200,4 +234,8 @@ class Decision(models.Model):
             models.Index(fields=["moderator", "-id"], name="decision_by_moderator"),
             # The figures of the last days.
             models.Index(fields=["decided_at"], name="decision_by_time"),
+            # All that one key decided, to take back.
+            models.Index(
+                fields=["joint"], condition=Q(joint__isnull=False), name="decision_by_joint"
+            ),
         ]

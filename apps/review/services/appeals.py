@@ -167,6 +167,7 @@ def _queue(item: ReviewItem, appealed: _Appealed, now: datetime) -> None:
     item.barred_id = appealed.decision.moderator_id if appealed.decision else None
     item.priority, item.rank = APPEALED_PRIORITY, rank(APPEALED_PRIORITY, now)
     item.opened_at, item.escalated_by = now, None
+    item.wave = None  # an appeal is about one message, and decided with its reason
     item.version += 1
     item.save()
     announce("opened", [item.pk])

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, require
-from apps.audit.services import Actor, record
+from apps.audit.services import Actor, record, record_many
 from apps.policies.models import Action, Label
 from apps.review.announce import announce
 from apps.review.errors import (
@@ -25,9 +25,22 @@ from apps.review.errors import (
     UnderAppealError,
     UndoExpiredError,
 )
-from apps.review.models import Appeal, Cause, Decision, Reason, ReviewItem, ReviewState
+from apps.review.models import (
+    Appeal,
+    Cause,
+    Decision,
+    JointDecision,
+    JointKind,
+    Reason,
+    ReviewItem,
+    ReviewState,
+    Wave,
+)
 from apps.review.services.intake import close
+from apps.review.services.joint import close_all, decide_all, outbox_key, undo_all
+from apps.review.services.joint import grace as grace  # also for the rest of the room
 from apps.review.services.leases import Lease, is_gone, lock_open, open_item, regrant
+from apps.review.services.waves import join_time, leased_sibling, lock_for_all, lock_wave
 from apps.webhooks.models import EventKind
 from apps.webhooks.services import enqueue, withdraw
 
@@ -54,6 +67,10 @@ def decide(
 ) -> Decision:
     """Decide an item under its lease; the same request again returns the same decision.
 
+    With it, all other open items of its wave: each gets a decision of its own, and what comes later
+    joins for a time. The version is of the item that is shown; it also changes when the verdict of
+    another member does.
+
     A lease that ran out still counts as long as nobody else took the item: its token is the
     newest, so no other person can be deciding.
 
@@ -68,6 +85,7 @@ def decide(
     """
     require(user, Permission.REVIEW)
     now = now or timezone.now()
+    others = lock_for_all(user, item_id)
     try:
         item = lock_open(user, item_id)
     except AlreadyDecidedError as error:
@@ -75,16 +93,46 @@ def decide(
         if isinstance(standing, Decision) and _is_repeat(standing, user, token, choice):
             return standing
         raise
-    if item.lease_token != token or item.leased_by_id != user.pk:
-        raise LeaseLostError(item.leased_by)
+    _check_lease(item, user, token, now)
     if item.version != version:
         raise StaleItemError(item.version)
     if item.cause == Cause.APPEALED:
         raise UnderAppealError
+    if others:
+        return _decide_wave(item, others, user, token, choice, now)
     decision = _write(item, user, token, choice, now)
     close(item, ReviewState.DECIDED)
     announce("decided", [item.pk])
     return decision
+
+
+def _check_lease(item: ReviewItem, user: User, token: UUID, now: datetime) -> None:
+    if item.lease_token != token or item.leased_by_id != user.pk:
+        sibling = leased_sibling(item, now)
+        raise LeaseLostError(item.leased_by or (sibling.leased_by if sibling else None))
+
+
+def _decide_wave(
+    item: ReviewItem,
+    others: Sequence[int],
+    user: User,
+    token: UUID,
+    choice: Choice,
+    now: datetime,
+) -> Decision:
+    joint = JointDecision.objects.create(
+        kind=JointKind.WAVE,
+        moderator=user,
+        action=choice.action,
+        label=choice.label,
+        reason=choice.reason or "",
+        token=token,
+        decided_at=now,
+        joins_until=now + join_time(),
+    )
+    Wave.objects.filter(pk=item.wave_id or 0).update(joint=joint)
+    made = decide_all(joint, [item.pk, *others], lead_id=item.pk, note=choice.note, hold=grace())
+    return next(decision for decision in made if decision.item_id == item.pk)
 
 
 def _is_repeat(decision: Decision, user: User, token: UUID, choice: Choice) -> bool:
@@ -108,7 +156,7 @@ def _write(
     told = _told(decision)
     enqueue(
         kind=EventKind.DECISION_MADE,
-        key=_outbox_key(decision),
+        key=outbox_key(decision),
         message_ids=[item.pk],
         payload=told,
         hold=grace(),
@@ -133,6 +181,8 @@ def overturn(old: Decision, user: User, choice: Choice, now: datetime) -> Decisi
 def undo_decision(user: User, decision_id: int, *, now: datetime | None = None) -> Lease | None:
     """Take one's own decision back within the grace time, before the outside hears of it.
 
+    One of many that were made with one key is taken back with all of them.
+
     Returns:
         A lease on the item, which is open again; None when its message is gone meanwhile, or
         when the decision had been taken back before.
@@ -144,7 +194,10 @@ def undo_decision(user: User, decision_id: int, *, now: datetime | None = None) 
     """
     require(user, Permission.REVIEW)
     now = now or timezone.now()
-    item_id = Decision.objects.values_list("item_id", flat=True).get(pk=decision_id)
+    made = Decision.objects.only("item_id", "joint_id").get(pk=decision_id)
+    item_id = made.item_id
+    if made.joint_id is not None:
+        return _undo_joint(user, made.joint_id, now)
     # The item first, then the decision: the order in which `decide` locks them.
     item = ReviewItem.objects.select_for_update(of=("self",)).get(pk=item_id)
     decision = Decision.objects.select_for_update(of=("self",)).get(pk=decision_id)
@@ -156,7 +209,7 @@ def undo_decision(user: User, decision_id: int, *, now: datetime | None = None) 
         # It closed an appeal, with a reason that was given to somebody.
         raise UndoExpiredError
     is_late = now - decision.decided_at > grace()
-    if is_late or not withdraw(kind=EventKind.DECISION_MADE, key=_outbox_key(decision)):
+    if is_late or not withdraw(kind=EventKind.DECISION_MADE, key=outbox_key(decision)):
         raise UndoExpiredError
     decision.undone_at = now
     decision.save(update_fields=["undone_at"])
@@ -179,11 +232,28 @@ def recall(user: User, item_id: int, token: UUID, *, now: datetime | None = None
     """
     require(user, Permission.REVIEW)
     # Locked first: the decision that is on its way must come before or after, never between.
+    lock_wave(ReviewItem.objects.values_list("wave_id", flat=True).get(pk=item_id))
     ReviewItem.objects.select_for_update(of=("self",)).get(pk=item_id)
     made = Decision.objects.filter(item_id=item_id, lease_token=token, moderator=user).first()
     if made is not None and made.undone_at is None:
         return undo_decision(user, made.pk, now=now)
     return open_item(user, item_id, now=now)
+
+
+def _undo_joint(user: User, joint_id: int, now: datetime) -> Lease | None:
+    # The order of `lock_for_all`: waves, items by their ids, then decisions.
+    list(Wave.objects.select_for_update(of=("self",)).filter(joint=joint_id).order_by("pk"))
+    decided = ReviewItem.objects.filter(decisions__joint=joint_id).order_by("pk")
+    list(decided.select_for_update(of=("self",)).values_list("pk"))
+    joint = JointDecision.objects.select_for_update(of=("self",)).get(pk=joint_id)
+    if joint.moderator_id != user.pk:
+        raise PermissionDenied(str(Permission.REVIEW))
+    if joint.undone_at is not None:
+        return None
+    if now - joint.decided_at > grace():
+        raise UndoExpiredError
+    lead = undo_all(joint, user, now).lead
+    return None if lead is None else regrant(lead, user, now)
 
 
 def _reopen(item: ReviewItem, user: User, now: datetime) -> Lease | None:
@@ -262,7 +332,7 @@ def _replace(old: Decision, user: User, choice: Choice, now: datetime) -> Decisi
     # The first may still wait in the outbox: then both leave, in order.
     enqueue(
         kind=EventKind.DECISION_REVERSED,
-        key=_outbox_key(decision),
+        key=outbox_key(decision),
         message_ids=[old.item_id],
         payload=told,
         hold=grace(),
@@ -273,31 +343,27 @@ def _replace(old: Decision, user: User, choice: Choice, now: datetime) -> Decisi
 
 @transaction.atomic
 def escalate(user: User, item_id: int, *, token: UUID, version: int) -> None:
-    """Hand an item up: from now on only leads and admins get it.
+    """Hand an item up, with its wave: from now on only leads and admins get it.
 
     Raises:
         The same as `decide`.
     """
     require(user, Permission.REVIEW)
+    others = lock_for_all(user, item_id)
     item = lock_open(user, item_id)
-    if item.lease_token != token or item.leased_by_id != user.pk:
-        raise LeaseLostError(item.leased_by)
+    _check_lease(item, user, token, timezone.now())
     if item.version != version:
         raise StaleItemError(item.version)
-    item.escalated_by = user
-    item.save(update_fields=["escalated_by"])
-    close(item, ReviewState.OPEN)
-    record(
+    everything = [item.pk, *others]
+    ReviewItem.objects.filter(pk__in=everything).update(escalated_by=user)
+    close_all(everything, ReviewState.OPEN)
+    record_many(
         actor=Actor.of_user(user),
         action="review.escalated",
         target_type="review_item",
-        target_id=item.pk,
+        changes=[(id_, None, None) for id_ in everything],
     )
-    announce("escalated", [item.pk])
-
-
-def grace() -> timedelta:
-    return timedelta(seconds=settings.REVIEW_UNDO_S)
+    announce("escalated", everything)
 
 
 def _told(decision: Decision) -> dict[str, Any]:
@@ -308,10 +374,6 @@ def _told(decision: Decision) -> dict[str, Any]:
         "label": decision.label,
         "reason": decision.reason or None,
     }
-
-
-def _outbox_key(decision: Decision) -> str:
-    return f"decision:{decision.pk}"
 
 
 def _audit(action: str, decision: Decision, user: User, **state: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
 
 from django.db import connection, transaction
 from django.utils import timezone
@@ -15,7 +17,9 @@ from apps.review.grams import indexed
 from apps.review.language import guess
 from apps.review.models import Cause, ReviewItem, ReviewState
 from apps.review.ranking import base_priority, rank
+from apps.review.services.joint import join
 from apps.review.services.reports import carry_over
+from apps.review.services.waves import Places, place
 from apps.scoring.claims import raw_cursor
 from apps.scoring.sinks import StoredVerdict
 
@@ -26,12 +30,15 @@ _TEXTS = "SELECT id, text FROM chat_message WHERE id = ANY(%s::bigint[])"
 # people asked for: a verdict neither ends a report nor makes it less urgent.
 _OPEN = """
 INSERT INTO review_reviewitem
-  (message_id, group_id, cause, label, language, priority, rank, grams, state, version, opened_at)
-SELECT id, group_id, cause, label, language, priority, rank, grams::int[], 'open', 1, %(now)s
+  (message_id, group_id, cause, label, language, score, priority, rank, grams, wave_id, state,
+   version, opened_at)
+SELECT id, group_id, cause, label, language, score, priority, rank, grams::int[], wave_id,
+  state, 1, %(now)s
 FROM unnest(%(ids)s::bigint[], %(groups)s::bigint[], %(causes)s::text[], %(labels)s::text[],
-            %(languages)s::text[], %(priorities)s::float8[], %(ranks)s::float8[],
-            string_to_array(%(grams)s, '|'))
-     AS new (id, group_id, cause, label, language, priority, rank, grams)
+            %(languages)s::text[], %(scores)s::float8[], %(priorities)s::float8[],
+            %(ranks)s::float8[], string_to_array(%(grams)s, '|'),
+            %(waves)s::bigint[], %(states)s::text[])
+     AS new (id, group_id, cause, label, language, score, priority, rank, grams, wave_id, state)
 ON CONFLICT (message_id) DO UPDATE
 SET cause = CASE WHEN review_reviewitem.cause IN ('flagged', 'undetermined')
       THEN EXCLUDED.cause ELSE review_reviewitem.cause END,
@@ -41,8 +48,18 @@ SET cause = CASE WHEN review_reviewitem.cause IN ('flagged', 'undetermined')
       CASE WHEN review_reviewitem.reports > 0 THEN review_reviewitem.priority END),
     rank = GREATEST(EXCLUDED.rank,
       CASE WHEN review_reviewitem.reports > 0 THEN review_reviewitem.rank END),
+    score = COALESCE(EXCLUDED.score, CASE WHEN review_reviewitem.cause = 'reported'
+      THEN review_reviewitem.score END),
     version = review_reviewitem.version + 1
 WHERE review_reviewitem.state = 'open'
+RETURNING message_id, xmax = 0 AS is_new
+"""
+
+# Whoever has a wave open must look again when the verdict of one of its members has changed.
+_RENEW_WAVES = """
+UPDATE review_reviewitem SET version = version + 1
+WHERE state = 'open' AND lease_until > %(now)s AND message_id <> ALL(%(ids)s)
+  AND wave_id IN (SELECT wave_id FROM review_reviewitem WHERE message_id = ANY(%(ids)s))
 RETURNING message_id
 """
 
@@ -87,6 +104,8 @@ RETURNING item.message_id
 def take_in(verdicts: Sequence[StoredVerdict]) -> None:
     """Open an item for each held message; withdraw what the verdicts make pointless.
 
+    A near-duplicate of what was just decided as a wave is decided like it, and waits for nobody.
+
     Runs inside the transaction that stores the verdicts, with a fixed number of statements.
     Removed messages are not queued: the policy was sure, and people see them on appeal.
     """
@@ -102,32 +121,51 @@ def take_in(verdicts: Sequence[StoredVerdict]) -> None:
 
 def _open(held: Sequence[StoredVerdict]) -> list[int]:
     now = timezone.now()
-    causes, labels, priorities = [], [], []
-    for verdict in held:
-        label = verdict.acting_label or verdict.label
-        causes.append(Cause.UNDETERMINED if verdict.label is None else Cause.FLAGGED)
-        labels.append(label or "NULL")
-        priorities.append(base_priority(label, _score(verdict, label)))
-    ids = _array(v.message_id for v in held)
     # psycopg's own cursor: Django's writes values into the statement, and lists one by one.
     with connection.wrap_database_errors, raw_cursor() as cursor:
-        cursor.execute(_TEXTS, [ids])
+        cursor.execute(_TEXTS, [_array(v.message_id for v in held)])
         texts = dict(cursor.fetchall())
-        cursor.execute(
-            _OPEN,
-            {
-                "ids": ids,
-                "groups": _array(v.group_id for v in held),
-                "causes": _array(causes),
-                "labels": _array(labels),
-                "languages": _array(guess(texts[v.message_id]) for v in held),
-                "priorities": _array(priorities),
-                "ranks": _array(rank(priority, now) for priority in priorities),
-                # Rows of different lengths can't be one array of arrays.
-                "grams": "|".join(_array(indexed(texts[v.message_id])) for v in held),
-                "now": now,
-            },
-        )
+        places = place(texts, now=now)
+        rows = [_row(v, texts[v.message_id], places, now) for v in sorted(held)]
+        columns = {name: _array(row[name] for row in rows) for name in rows[0]}
+        # Rows of different lengths can't be one array of arrays.
+        columns["grams"] = "|".join(row["grams"] for row in rows)
+        cursor.execute(_OPEN, {**columns, "now": now})
+        stored = dict(cursor.fetchall())
+    renewed = [id_ for id_, is_new in stored.items() if not is_new]
+    joined = {id_: places.joining[id_] for id_ in stored.keys() & places.joining.keys()}
+    join({id_: joint for id_, joint in joined.items() if stored[id_]}, now=now)
+    opened = [id_ for id_ in stored if id_ not in joined or id_ in renewed]
+    return opened + _renew_waves(renewed, now)
+
+
+def _row(verdict: StoredVerdict, text: str, places: Places, now: datetime) -> dict[str, Any]:
+    """The parameters of `_OPEN` for one item, as `_array` takes them."""
+    label = verdict.acting_label or verdict.label
+    score = _score(verdict, label)
+    priority = base_priority(label, score)
+    is_joining = verdict.message_id in places.joining
+    return {
+        "ids": verdict.message_id,
+        "groups": verdict.group_id,
+        "causes": Cause.UNDETERMINED if verdict.label is None else Cause.FLAGGED,
+        "labels": label or "NULL",
+        "languages": guess(text),
+        "scores": "NULL" if score is None else score,
+        "priorities": priority,
+        "ranks": rank(priority, now),
+        "grams": _array(indexed(text)),
+        "waves": places.waves.get(verdict.message_id, "NULL"),
+        "states": ReviewState.DECIDED if is_joining else ReviewState.OPEN,
+    }
+
+
+def _renew_waves(renewed: list[int], now: datetime) -> list[int]:
+    """The open items that were shown for a wave in which a verdict has changed."""
+    if not renewed:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(_RENEW_WAVES, {"ids": renewed, "now": now})
         return [row[0] for row in cursor.fetchall()]
 
 
@@ -173,6 +211,7 @@ def withdraw(*, message_ids: Sequence[int]) -> int:
     open_ids = list(
         ReviewItem.objects.select_for_update()
         .filter(pk__in=message_ids, state=ReviewState.OPEN)
+        .order_by("pk")
         .values_list("pk", flat=True)
     )
     for item in ReviewItem.objects.filter(pk__in=open_ids):

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -29,6 +29,7 @@ from apps.review.errors import (
 from apps.review.models import Decision, ReviewItem, ReviewState, Skip
 from apps.review.queue import QueueFilters, free, in_order, waiting
 from apps.review.services.intake import close
+from apps.review.services.waves import leased_sibling, lock_for_lease, siblings
 
 # How long a skipped item stays away from whoever skipped it.
 SKIP_REST = timedelta(minutes=10)
@@ -72,12 +73,37 @@ def open_next(
     require(user, Permission.REVIEW)
     now = now or timezone.now()
     items = waiting(user, filters or QueueFilters()).exclude(pk__in=besides)
+    if besides:
+        open_waves = ReviewItem.objects.filter(pk__in=besides, wave__isnull=False)
+        items = items.exclude(Q(wave__isnull=False) & Q(wave__in=open_waves.values("wave")))
     while item := _lock_first(items, user, now, resume=resume):
-        if not is_gone(item):
+        if is_gone(item):
+            close(item, ReviewState.WITHDRAWN)
+            announce("withdrawn", [item.pk])
+        elif _take_wave(item, user, now, wait=False):
             return _grant(item, user, now)
-        close(item, ReviewState.WITHDRAWN)
-        announce("withdrawn", [item.pk])
+        else:
+            items = items.exclude(wave=item.wave_id)
     return None
+
+
+def _take_wave(item: ReviewItem, user: User, now: datetime, *, wait: bool) -> bool:
+    """Whether the item's lease can stand for its whole wave, whose other leases then end.
+
+    Locks the wave until the lease is stored; nothing, when the item is alone.
+    """
+    if not siblings(user, item).exists():
+        return True
+    if not lock_for_lease(item, wait=wait):
+        return False
+    sibling = leased_sibling(item, now)
+    if sibling is not None and sibling.leased_by_id != user.pk:
+        return False
+    others = ReviewItem.objects.filter(
+        wave=item.wave_id, state=ReviewState.OPEN, leased_by__isnull=False
+    )
+    _release(others.exclude(pk=item.pk).order_by("pk"))
+    return True
 
 
 def _lock_first(
@@ -91,20 +117,25 @@ def _lock_first(
 
 @transaction.atomic
 def open_item(user: User, item_id: int, *, now: datetime | None = None) -> Lease:
-    """Lease one item by choice, even one that the user skipped.
+    """Lease one item by choice, even one that the user skipped, and with it its wave.
 
     Raises:
         PermissionDenied: The user may not review (or it went up to a lead).
         ReviewItem.DoesNotExist: There is no such item.
-        LeaseLostError: Somebody else has it.
+        LeaseLostError: Somebody else has it, or another member of its wave.
         AlreadyDecidedError: It is decided.
         ItemWithdrawnError: Its message is gone.
     """
     require(user, Permission.REVIEW)
     now = now or timezone.now()
+    shown = ReviewItem.objects.only("pk", "wave_id").get(pk=item_id)
+    is_ours = _take_wave(shown, user, now, wait=True)
     item = lock_open(user, item_id)
     if item.leased_by_id not in (None, user.pk) and _is_leased(item, now):
         raise LeaseLostError(item.leased_by)
+    if not is_ours:
+        sibling = leased_sibling(item, now)
+        raise LeaseLostError(sibling.leased_by if sibling else None)
     Skip.objects.filter(item=item, moderator=user).delete()
     return _grant(item, user, now)
 

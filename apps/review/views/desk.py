@@ -45,7 +45,7 @@ from apps.review.views.answers import (
     wants_fragment,
 )
 from apps.review.views.history import back_to_history
-from apps.review.wording import told
+from apps.review.wording import decision_count, told
 
 
 @require_GET
@@ -167,6 +167,7 @@ def decide(request: SignedInRequest, item_id: int) -> HttpResponse:
         told(decision),
         decision=decision.pk,
         item=decision.item_id,
+        count=decision_count(decision),
         undo_ms=undo_ms(decision, now),
     )
 

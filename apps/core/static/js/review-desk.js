@@ -106,7 +106,7 @@ class ReviewDesk extends HTMLElement {
     if (status === 200) {
       if (entry.isRecall) return this.#recalled(entry.card, data);
       if (data.decision) this.#undoBar.add({ ...data, left_ms: data.undo_ms });
-      if (data.decision) this.#countToday(1);
+      if (data.decision) this.#countToday(data.count);
       return;
     }
     if (entry.isRecall) entry.card.removeAttribute("data-recalled");

@@ -1,0 +1,296 @@
+"""Which wave a new item belongs to, whether its wave is decided already, and taking items out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, require
+from apps.audit.services import Actor, record
+from apps.review.announce import announce
+from apps.review.errors import ItemWithdrawnError, LeaseLostError
+from apps.review.models import JointDecision, ReviewItem, ReviewState, Wave, WaveBand
+from apps.review.near import Print, essence, is_alike, prints
+from apps.review.queue import QueueFilters, waiting
+from apps.review.reading import as_read
+from apps.scoring.claims import raw_cursor
+
+# A band that very many waves share says little; the oldest waves are the ones to join.
+BAND_WAVES_MOST = 20
+# Locks a batch takes: PostgreSQL has room for 6,400 by default, in all transactions together.
+LOCKS_MOST = 256
+# Waves in which nobody waits are kept this long, for what may still come.
+KEPT = timedelta(days=3)
+FORGET_BATCH = 5_000
+
+# From each band its oldest waves. LATERAL and LIMIT keep PostgreSQL to one look into the index a
+# band, however many bands are asked for and whatever it thinks of the table.
+_FIND = f"""
+SELECT wave.id, wave.signature, near.bands FROM (
+  SELECT found.wave_id, array_agg(asked.band) AS bands FROM unnest(%s::int[]) AS asked (band)
+  CROSS JOIN LATERAL (
+    SELECT wave_id FROM review_waveband WHERE band = asked.band
+    ORDER BY wave_id LIMIT {BAND_WAVES_MOST}
+  ) AS found GROUP BY 1
+) AS near JOIN review_wave AS wave ON wave.id = near.wave_id ORDER BY wave.id
+"""  # noqa: S608 (a constant of ours)
+
+# Two workers with the first copies of one wave: the second waits, and then finds the first's.
+_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS lock (key)"
+_LOCK_SPACE = 0x57415645 << 32
+
+_MAKE = """
+WITH new AS MATERIALIZED (
+  SELECT nextval('review_wave_id_seq') AS id, place, signature
+  FROM unnest(%s::bytea[]) WITH ORDINALITY AS given (signature, place)
+), made AS (
+  INSERT INTO review_wave (id, signature, opened_at) SELECT id, signature, now() FROM new
+), banded AS (
+  INSERT INTO review_waveband (band, wave_id)
+  SELECT DISTINCT band, id FROM unnest(%s::int[], %s::int[]) AS given (band, place)
+  JOIN new USING (place)
+)
+SELECT id FROM new ORDER BY place
+"""
+
+# For key share: it keeps out whoever decides the wave, until these members are in it, and lets
+# those by who only open it. What the decision is has to be read afterwards, in a new snapshot.
+_JOIN = "SELECT id, joint_id FROM review_wave WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
+
+
+def assign(texts: Mapping[int, str]) -> dict[int, int]:
+    """The wave of each message, made where there is none yet; of those whose text says enough.
+
+    Runs in the transaction that opens the items, in a fixed number of statements.
+    """
+    ids = list(texts)
+    printed = prints([essence(as_read(texts[id_])) for id_ in ids])
+    known = {id_: one for id_, one in zip(ids, printed, strict=True) if one is not None}
+    if not known:
+        return {}
+    found = _match(known)
+    firsts, followers = _group({id_: one for id_, one in known.items() if id_ not in found})
+    if firsts:
+        _wait_for_others(firsts)
+        found |= _match(firsts)
+        found |= _make({id_: one for id_, one in firsts.items() if id_ not in found})
+    return found | {id_: found[first] for id_, first in followers.items()}
+
+
+def _match(wanted: Mapping[int, Print]) -> dict[int, int]:
+    """The oldest wave that each is alike to."""
+    bands_asked = {band for one in wanted.values() for band in one.bands}
+    with connection.wrap_database_errors, raw_cursor() as cursor:
+        cursor.execute(_FIND, [_array(bands_asked)])
+        waves = cursor.fetchall()
+    by_band: dict[int, dict[int, bytes]] = {}
+    for wave, signature, bands in waves:
+        for band in bands:
+            by_band.setdefault(band, {})[wave] = bytes(signature)
+    seen: dict[Print, int | None] = {}  # a wave's copies are mostly the same
+    for one in wanted.values() if waves else ():
+        if one not in seen:
+            near = {k: v for band in one.bands for k, v in by_band.get(band, {}).items()}
+            alike = (wave for wave in sorted(near) if is_alike(one.signature, near[wave]))
+            seen[one] = next(alike, None)
+    return {id_: wave for id_, one in wanted.items() if (wave := seen.get(one)) is not None}
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """As PostgreSQL writes an array: writing it so costs less than a list as a parameter."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def _group(wanted: Mapping[int, Print]) -> tuple[dict[int, Print], dict[int, int]]:
+    """The first of each new wave, and of all others in the batch the first that they follow."""
+    firsts: dict[int, Print] = {}
+    followers: dict[int, int] = {}
+    by_band: dict[int, list[int]] = {}
+    for id_, one in wanted.items():
+        near = dict.fromkeys(first for band in one.bands for first in by_band.get(band, ()))
+        alike = (f for f in near if is_alike(one.signature, firsts[f].signature))
+        first = next(alike, None)
+        if first is not None:
+            followers[id_] = first
+            continue
+        firsts[id_] = one
+        for band in one.bands:
+            by_band.setdefault(band, []).append(id_)
+    return firsts, followers
+
+
+def _wait_for_others(firsts: Mapping[int, Print]) -> None:
+    """What could be found by a band must share a lock: one a band, while there are few texts."""
+    each = max(LOCKS_MOST // len(firsts), 1)
+    keys = {_LOCK_SPACE + band % 2**32 for one in firsts.values() for band in one.bands[:each]}
+    with connection.wrap_database_errors, raw_cursor() as cursor:
+        cursor.execute(_ONE_AT_A_TIME, [_array(sorted(keys))])
+
+
+def _make(firsts: Mapping[int, Print]) -> dict[int, int]:
+    if not firsts:
+        return {}
+    pairs = [(band, at) for at, p in enumerate(firsts.values(), 1) for band in p.bands]
+    with connection.wrap_database_errors, raw_cursor() as cursor:
+        cursor.execute(
+            _MAKE,
+            [
+                [p.signature for p in firsts.values()],
+                _array(band for band, _ in pairs),
+                _array(place for _, place in pairs),
+            ],
+        )
+        return dict(zip(firsts, (row[0] for row in cursor.fetchall()), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where new items belong: by message, its wave, and the decision of that wave it joins."""
+
+    waves: Mapping[int, int]
+    joining: Mapping[int, JointDecision]
+
+
+def place(texts: Mapping[int, str], *, now: datetime) -> Places:
+    """`assign`, with the waves locked so that whoever decides one now either sees these messages
+    among its members or has its decision seen here.
+    """
+    waves = assign(texts)
+    if not waves:
+        return Places({}, {})
+    with connection.cursor() as cursor:
+        cursor.execute(_JOIN, [sorted(set(waves.values()))])
+        joint_of = dict(cursor.fetchall())
+    # One that was forgotten in this very moment is no wave any more.
+    waves = {id_: wave for id_, wave in waves.items() if wave in joint_of}
+    if not any(joint_of.values()):
+        return Places(waves, {})
+    standing = JointDecision.objects.select_related("moderator").filter(
+        pk__in={joint for joint in joint_of.values() if joint},
+        undone_at__isnull=True,
+        joins_until__gt=now,
+    )
+    joints = {joint.pk: joint for joint in standing}
+    joined = {id_: joints.get(joint_of[wave]) for id_, wave in waves.items()}
+    return Places(waves, {id_: joint for id_, joint in joined.items() if joint is not None})
+
+
+def join_time() -> timedelta:
+    """How long what comes later joins the decision of its wave."""
+    return timedelta(seconds=settings.REVIEW_WAVE_JOIN_S)
+
+
+def siblings(user: User, item: ReviewItem) -> QuerySet[ReviewItem]:
+    """The other open items of its wave that `user` may see."""
+    if item.wave_id is None:
+        return ReviewItem.objects.none()
+    return waiting(user, QueueFilters()).filter(wave=item.wave_id).exclude(pk=item.pk)
+
+
+def lock_wave(wave_id: int | None) -> None:
+    """Keep everybody else from the wave and from adding to it."""
+    list(Wave.objects.select_for_update(of=("self",)).filter(pk=wave_id or 0))
+
+
+def lock_for_all(user: User, item_id: int) -> list[int]:
+    """Lock the wave of an item and all its open members; returns the others' ids.
+
+    Empty, and nothing locked, when the item is alone. The wave first, then items by their ids:
+    everybody who deals with several of them keeps to that order.
+
+    Raises:
+        ReviewItem.DoesNotExist: There is no such item.
+    """
+    item = ReviewItem.objects.only("pk", "wave_id").get(pk=item_id)
+    if not siblings(user, item).exists():
+        return []
+    lock_wave(item.wave_id)
+    members = waiting(user, QueueFilters()).filter(wave=item.wave_id).order_by("pk")
+    locked = members.select_for_update(of=("self",)).values_list("pk", flat=True)
+    return [id_ for id_ in locked if id_ != item_id]
+
+
+def lock_for_lease(item: ReviewItem, *, wait: bool) -> bool:
+    """Keep others from leasing another member meanwhile.
+
+    False when somebody deals with the wave right now and the caller would not wait: who has locked
+    an item already must not wait for its wave.
+    """
+    locked = Wave.objects.select_for_update(of=("self",), no_key=True, skip_locked=not wait)
+    return locked.filter(pk=item.wave_id or 0).first() is not None or wait
+
+
+def leased_sibling(item: ReviewItem, now: datetime) -> ReviewItem | None:
+    """The member of the item's wave that somebody has open: for the wave as a whole."""
+    if item.wave_id is None:
+        return None
+    others = ReviewItem.objects.filter(wave=item.wave_id, state=ReviewState.OPEN)
+    return (
+        others.filter(leased_by__isnull=False, lease_until__gt=now)
+        .exclude(pk=item.pk)
+        .select_related("leased_by")
+        .first()
+    )
+
+
+@transaction.atomic
+def take_out(user: User, item_id: int, member_id: int, *, token: UUID) -> None:
+    """Make a member of the wave that `user` has open an item of its own; again, it stays one.
+
+    Raises:
+        PermissionDenied: The user may not review.
+        ReviewItem.DoesNotExist: There is no such item, or no such open member.
+        LeaseLostError: The user doesn't have the wave.
+        ItemWithdrawnError: The member is not open any more.
+    """
+    require(user, Permission.REVIEW)
+    wave_id = ReviewItem.objects.values_list("wave_id", flat=True).get(pk=item_id)
+    lock_wave(wave_id)
+    locked = ReviewItem.objects.select_for_update(of=("self",)).order_by("pk")
+    both = {item.pk: item for item in locked.filter(pk__in=[item_id, member_id])}
+    item, member = both[item_id], both.get(member_id)
+    if item.leased_by_id != user.pk or item.lease_token != token:
+        raise LeaseLostError(item.leased_by)
+    if member is None:
+        raise ReviewItem.DoesNotExist
+    if member.state != ReviewState.OPEN:
+        raise ItemWithdrawnError
+    if wave_id is None or member.wave_id != wave_id:
+        return  # it is out already
+    member.wave = None
+    member.version += 1
+    member.save(update_fields=["wave", "version"])
+    record(
+        actor=Actor.of_user(user),
+        action="review.taken_out",
+        target_type="review_item",
+        target_id=member.pk,
+        before={"wave": wave_id},
+    )
+    announce("reopened", [member.pk])
+
+
+def forget_old(*, limit: int = FORGET_BATCH) -> int:
+    """Drop old waves in which nobody waits; returns how many. A later copy starts a new one."""
+    now = timezone.now()
+    waiting = ReviewItem.objects.filter(wave=OuterRef("pk"), state=ReviewState.OPEN)
+    old = (
+        Wave.objects.filter(opened_at__lt=now - KEPT)
+        .exclude(Exists(waiting))
+        .exclude(joint__joins_until__gt=now)
+        .order_by("opened_at")
+    )
+    with transaction.atomic():
+        locked = old.select_for_update(skip_locked=True, of=("self",))
+        ids = list(locked.values_list("pk", flat=True)[:limit])
+        WaveBand.objects.filter(wave_id__in=ids).delete()
+        Wave.objects.filter(pk__in=ids).delete()
+    return len(ids)

@@ -1,0 +1,132 @@
+"""What queue and card say of waves: one row and one card for all open members."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Max, Q, QuerySet
+
+from apps.accounts.models import User
+from apps.chat.models import Message
+from apps.review.models import ReviewItem
+from apps.review.near import essence, likenesses, most_different
+from apps.review.queue import QueueFilters, in_order, waiting
+from apps.review.reading import as_read
+
+# What is looked at in one go to find the next rows: mostly all of them.
+_LOOK = 200
+# Enough to find different ones among; reading on would cost what changes nothing.
+COMPARED_MOST = 200
+DIFFERENT_SHOWN = 3
+MEMBERS_PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class WaveFacts:
+    """All open members that somebody may see. `holder_id` has the wave open now."""
+
+    size: int
+    groups: int
+    holder_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of a wave. `likeness` is how much of its runs the shown text shares, 0 to 1."""
+
+    message: Message
+    likeness: float
+
+
+@dataclass(frozen=True, slots=True)
+class WaveCard:
+    """A wave beside the member that is shown: its size, and those that differ most."""
+
+    facts: WaveFacts
+    different: Sequence[Member]
+
+    @property
+    def others(self) -> int:
+        return self.facts.size - 1
+
+
+def one_a_wave(part: QuerySet[ReviewItem], count: int) -> list[int]:
+    """The ids of the first `count` items of `part` in order, of each wave the first.
+
+    One query; where large waves fill the look into the queue, one more for each further look.
+    """
+    rows: list[int] = []
+    seen: set[int] = set()
+    left = in_order(part).values_list("pk", "rank", "wave")
+    look = list(left[:_LOOK])
+    while look:
+        for pk, _, wave in look:
+            if wave is None or wave not in seen:
+                rows.append(pk)
+            if wave is not None:
+                seen.add(wave)
+        if len(look) < _LOOK or len(rows) >= count:
+            break
+        pk, rank, _ = look[-1]
+        after = Q(rank__lt=rank) | Q(rank=rank, pk__gt=pk)
+        look = list(left.filter(after).exclude(wave__in=seen)[:_LOOK])
+    return rows[:count]
+
+
+def facts_of(user: User, wave_ids: Collection[int], *, now: datetime) -> dict[int, WaveFacts]:
+    """The waves among these that have more than one open member, in one query."""
+    if not wave_ids:
+        return {}
+    members = waiting(user, QueueFilters()).filter(wave__in=wave_ids).order_by()
+    counted = members.values("wave").annotate(
+        size=Count("pk"),
+        groups=Count("group", distinct=True),
+        holder=Max("leased_by", filter=Q(lease_until__gt=now)),
+    )
+    return {
+        row["wave"]: WaveFacts(row["size"], row["groups"], row["holder"])
+        for row in counted
+        if row["size"] > 1
+    }
+
+
+def wave_card(user: User, item: ReviewItem, *, now: datetime) -> WaveCard | None:
+    """The wave of an open item, unless it is alone: one query, or two."""
+    facts = facts_of(user, [item.wave_id] if item.wave_id else [], now=now).get(item.wave_id or 0)
+    if facts is None:
+        return None
+    others = list(members_of(user, item)[:COMPARED_MOST])
+    texts = [essence(as_read(message.text)) for message in (item.message, *others)]
+    chosen = most_different(texts, DIFFERENT_SHOWN)
+    return WaveCard(facts, [Member(others[at - 1], likeness) for at, likeness in chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class MembersPage:
+    """Some members of a wave; `goes_on_after` names the last when there are more."""
+
+    members: Sequence[Member]
+    goes_on_after: int | None
+
+
+def members_page(user: User, item: ReviewItem, *, after: int | None) -> MembersPage:
+    """The members besides `item`, oldest first, MEMBERS_PAGE at a time."""
+    found = members_of(user, item)
+    page = list((found if after is None else found.filter(pk__gt=after))[: MEMBERS_PAGE + 1])
+    shown = page[:MEMBERS_PAGE]
+    texts = [essence(as_read(message.text)) for message in (item.message, *shown)]
+    pairs = zip(shown, likenesses(texts)[1:], strict=True)
+    members = [Member(message, likeness) for message, likeness in pairs]
+    return MembersPage(members, shown[-1].pk if len(page) > MEMBERS_PAGE else None)
+
+
+def members_of(user: User, item: ReviewItem) -> QuerySet[Message]:
+    """The messages of the other open members, oldest first."""
+    others = waiting(user, QueueFilters()).filter(wave=item.wave_id).exclude(pk=item.pk)
+    return (
+        Message.objects.filter(pk__in=others.values("pk"))
+        .select_related("group", "sender")
+        .order_by("pk")
+    )
