@@ -16,7 +16,7 @@ from inference.balancer import Balancer
 from inference.config import ClientConfig
 from inference.errors import InferenceError
 from inference.hooks import Hooks, ReplicaEvent
-from inference.pool import Pool, Replica, ReplicaFacts, Resolver
+from inference.pool import Pool, Replica, ReplicaFacts, Resolver, ServerLoad
 from inference.values import ModelStatistics
 
 __all__ = ["Monitor", "mean_between", "pending_requests"]
@@ -171,6 +171,7 @@ class Monitor:
             # The next round finds out whether it is gone; figures may be missing meanwhile.
             return facts
         mean_batch, mean_queue_ms = mean_between(facts.statistics, statistics)
+        metrics = await self._metrics(replica)
         return replace(
             facts,
             server_version=version,
@@ -178,20 +179,20 @@ class Monitor:
             models=models,
             mean_batch=mean_batch,
             mean_queue_ms=mean_queue_ms,
-            queue_depth=await self._queue_depth(replica),
+            queue_depth=None if metrics is None else pending_requests(metrics),
+            server_load=None if metrics is None else server_load(metrics),
         )
 
-    async def _queue_depth(self, replica: Replica) -> int | None:
+    async def _metrics(self, replica: Replica) -> str | None:
         address = replica.config.metrics
         if address is None:
             return None
         try:
-            text = await asyncio.to_thread(
+            return await asyncio.to_thread(
                 _fetch, f"http://{address}/metrics", self._health.timeout_ms / 1000
             )
         except OSError:
             return None
-        return pending_requests(text)
 
 
 def _word(facts: ReplicaFacts) -> str:
@@ -209,12 +210,32 @@ def _fetch(url: str, timeout_s: float) -> str:
 
 def pending_requests(metrics: str) -> int | None:
     """The sum of Triton's pending requests over models, from its metrics page."""
-    values = [
+    values = _values(metrics, PENDING)
+    return int(sum(values)) if values else None
+
+
+def server_load(metrics: str) -> ServerLoad:
+    """Processors and memory, from Triton's metrics page; what it leaves out is None."""
+    return ServerLoad(
+        cpu_share=max(_values(metrics, "nv_cpu_utilization"), default=None),
+        memory_share=_share(metrics, "nv_cpu_memory"),
+        gpu_share=max(_values(metrics, "nv_gpu_utilization"), default=None),
+        gpu_memory_share=_share(metrics, "nv_gpu_memory"),
+    )
+
+
+def _share(metrics: str, name: str) -> float | None:
+    total = sum(_values(metrics, f"{name}_total_bytes"))
+    return sum(_values(metrics, f"{name}_used_bytes")) / total if total else None
+
+
+def _values(metrics: str, name: str) -> list[float]:
+    """Of every series of that name, with or without labels."""
+    return [
         float(line.rsplit(" ", 1)[1])
         for line in metrics.splitlines()
-        if line.startswith(PENDING) and not line.startswith("#")
+        if line.startswith((f"{name} ", f"{name}{{"))
     ]
-    return int(sum(values)) if values else None
 
 
 def mean_between(

@@ -34,6 +34,19 @@ class ReplicaStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """Of a server's machine, from its metrics; shares are 0 to 1, None where it tells nothing.
+
+    Of several GPUs the busiest, and the memory of all.
+    """
+
+    cpu_share: float | None = None
+    memory_share: float | None = None
+    gpu_share: float | None = None
+    gpu_memory_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaFacts:
     """What the last look at a replica found. Before the first look it is taken for ready."""
 
@@ -42,6 +55,7 @@ class ReplicaFacts:
     is_model_ready: bool = True
     server_version: str = ""
     queue_depth: int | None = None
+    server_load: ServerLoad | None = None
     mean_batch: float | None = None
     mean_queue_ms: float | None = None
     models: tuple[tuple[ModelRef, bool], ...] = ()
@@ -57,6 +71,7 @@ class ReplicaState:
         state: The one word; a draining or ejected replica is that, whatever else it is.
         latency_ms: Moving average over attempts; None before the first.
         queue_depth: Requests pending in the server; None without a metrics address.
+        server_load: Processors and memory of its machine; None without a metrics address.
         mean_batch, mean_queue_ms: Since the look before the last, from the server's statistics.
         models: Every model version in the repository, and whether it is ready.
     """
@@ -72,6 +87,7 @@ class ReplicaState:
     abandoned: int
     latency_ms: float | None
     queue_depth: int | None
+    server_load: ServerLoad | None
     mean_batch: float | None
     mean_queue_ms: float | None
     version: str
@@ -112,6 +128,7 @@ class Replica:
             abandoned=self.abandoned,
             latency_ms=self.load.latency_ms or None,
             queue_depth=self.facts.queue_depth,
+            server_load=self.facts.server_load,
             mean_batch=self.facts.mean_batch,
             mean_queue_ms=self.facts.mean_queue_ms,
             version=self.facts.server_version,

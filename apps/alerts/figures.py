@@ -20,6 +20,7 @@ class Figure(models.TextChoices):
     OLDEST_PENDING = "oldest_pending_s", _("Oldest pending message, s")
     OPEN_BREAKERS = "open_breakers", _("Replicas with an open breaker")
     # xgettext:no-python-format
+    # xgettext:no-python-format
     UNDECIDED = "undecided_percent", _("Fallback and undetermined, % of verdicts")
     P99 = "p99_ms", _("End to end p99, ms")
     BACKLOG = "backlog", _("Messages that wait")

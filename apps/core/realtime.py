@@ -533,10 +533,13 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
         _hub().subscribe(self._viewer, topic)
 
     async def connect(self) -> None:
-        if not await self.authorize():
+        is_welcome = await self.authorize()
+        # Also who may not: a browser is not told why a handshake was refused, and would take it
+        # for a lost line and try for ever.
+        await self.accept()
+        if not is_welcome:
             await self.close(CLOSE_FORBIDDEN)
             return
-        await self.accept()
         self._viewer.write = self.scope.get("extensions", {}).get(WIRE_EXTENSION)
         for topic in self.topics:
             self.subscribe(topic)

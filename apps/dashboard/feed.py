@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy
 from apps.chat.models import Group, Message
 from apps.core.marks import Kind, Piece, pieces
 from apps.policies.models import Action, Label
+from apps.review.models import ReviewItem
 from apps.scoring.models import Source, Verdict
 
 SHOWN = 40
@@ -48,9 +49,12 @@ class Row:
     source: str
     text: str
     group: str
+    group_key: str
     reasons: Sequence[str]
     total_ms: float
     is_deleted: bool
+    # Whether people have, or had, it to look at.
+    is_in_review: bool
 
     @property
     def label_word(self) -> str:
@@ -77,6 +81,8 @@ class Row:
             "reasons": list(self.reasons),
             "ms": self.total_ms,
             "deleted": self.is_deleted,
+            "review": self.is_in_review,
+            "groupKey": self.group_key,
         }
 
 
@@ -96,18 +102,36 @@ def _line(text: str, most: int) -> str:
     return " ".join(text[: 2 * most].split())[:most]
 
 
-def latest_rows(*, label: str = "", action: str = "") -> list[Row]:
-    """The newest verdicts, newest first; with a filter, those among the last `LOOKED_AT`."""
+def latest_rows(
+    *, label: str = "", action: str = "", source: str = "", group: str = ""
+) -> list[Row]:
+    """The newest verdicts, newest first; with a filter, those among the last `LOOKED_AT`.
+
+    Args:
+        label, action, source: what a verdict must have; empty asks for all.
+        group: the key that the chat backend gives the group.
+    """
     newest = Verdict.objects.order_by("-message_id")
-    if label or action:
+    if label or action or source or group:
         ids = list(newest.values_list("message_id", flat=True)[:LOOKED_AT])
-        newest = _filtered(newest.filter(message_id__in=ids), label, action)
+        if group:
+            ids = _of_group(ids, group)
+        newest = _filtered(newest.filter(message_id__in=ids), label, action, source)
     return _rows(newest, SHOWN)
 
 
-def _filtered(verdicts: QuerySet[Verdict], label: str, action: str) -> QuerySet[Verdict]:
+def _of_group(message_ids: Sequence[int], group: str) -> list[int]:
+    of_group = Message.objects.filter(id__in=message_ids, group__external_id=group)
+    return list(of_group.values_list("id", flat=True))
+
+
+def _filtered(
+    verdicts: QuerySet[Verdict], label: str, action: str, source: str
+) -> QuerySet[Verdict]:
     if action:
         verdicts = verdicts.filter(action=action)
+    if source:
+        verdicts = verdicts.filter(source=source)
     if label == UNDETERMINED:
         return verdicts.filter(label=None)
     return verdicts.filter(label=label) if label else verdicts
@@ -118,18 +142,35 @@ def rows_of(message_ids: Sequence[int]) -> list[Row]:
     return _rows(Verdict.objects.filter(message_id__in=message_ids).order_by("-message_id"), None)
 
 
+def rows_of_verdicts(verdicts: QuerySet[Verdict], most: int) -> list[Row]:
+    """The first of these, in their order."""
+    return _rows(verdicts, most)
+
+
 def _rows(verdicts: QuerySet[Verdict], most: int | None) -> list[Row]:
     found = list(verdicts[:most])
+    in_review = known_items([verdict.message_id for verdict in found])
     messages = Message.objects.in_bulk([verdict.message_id for verdict in found])
     groups = Group.objects.in_bulk({message.group_id for message in messages.values()})
     return [
-        _row(verdict, messages[verdict.message_id], groups[messages[verdict.message_id].group_id])
+        _row(
+            verdict,
+            messages[verdict.message_id],
+            groups[messages[verdict.message_id].group_id],
+            is_in_review=verdict.message_id in in_review,
+        )
         for verdict in found
         if verdict.message_id in messages
     ]
 
 
-def _row(verdict: Verdict, message: Message, group: Group) -> Row:
+def known_items(message_ids: Sequence[int]) -> set[int]:
+    """Those of the messages that have an item in the review queue, whatever became of it."""
+    items = ReviewItem.objects.filter(message_id__in=message_ids)
+    return set(items.values_list("message_id", flat=True))
+
+
+def _row(verdict: Verdict, message: Message, group: Group, *, is_in_review: bool) -> Row:
     text = "" if message.deleted_at else message.text
     return Row(
         message_id=message.pk,
@@ -141,7 +182,9 @@ def _row(verdict: Verdict, message: Message, group: Group) -> Row:
         source=verdict.source,
         text=_line(text, MOST_CHARACTERS),
         group=_line(str(group), MOST_NAME_CHARACTERS),
+        group_key=group.external_id,
         reasons=verdict.reasons,
         total_ms=verdict.total_ms,
         is_deleted=message.deleted_at is not None,
+        is_in_review=is_in_review,
     )

@@ -35,6 +35,7 @@ BREAKER_RANK = {
     "open": 4,
     "forced_open": 5,
 }
+SERVER_LOADS = ("cpu_share", "memory_share", "gpu_share", "gpu_memory_share")
 _STATUS_RANK = {"ready": 0, "draining": 1, "live": 2, "ejected": 3, "down": 4}
 
 
@@ -66,6 +67,11 @@ class ReplicaRow:
     latency_ms: float | None
     queue_depth: int | None
     version: str
+    # Of the server's machine, 0 to 1; None where its metrics do not tell.
+    cpu_share: float | None
+    memory_share: float | None
+    gpu_share: float | None
+    gpu_memory_share: float | None
     processes: int
     processes_breaker_closed: int
 
@@ -94,6 +100,7 @@ class WorkerRow:
     verdicts_per_s: float
     mean_batch: float | None
     in_flight_messages: int
+    memory_mb: float | None
     silent_s: float
 
 
@@ -111,6 +118,15 @@ class Figures:
     retries: int
     released: int
     fenced: int
+    hedges: int = 0
+    shed: int = 0
+    rejected: int = 0
+    # Second attempts that the worker with the fewest may still make at once.
+    retry_budget: float | None = None
+    in_flight_batches: int = 0
+    # Browsers on the WebSockets of all web processes that live.
+    viewers: int = 0
+    web_processes: int = 0
     # Verdicts of the stage window: nothing to say about shares and latencies without any.
     verdicts: int = 0
     batches: int = 0
@@ -166,10 +182,28 @@ def make_figures(samples: Sequence[Sample], *, now: datetime) -> Figures:
         retries=sum(s.counters.retries for s in recent),
         released=sum(s.counters.released for s in recent),
         fenced=sum(s.counters.fenced for s in recent),
+        hedges=sum(s.counters.hedges for s in recent),
+        shed=sum(s.counters.shed for s in recent),
+        rejected=sum(s.counters.rejected for s in recent),
+        retry_budget=_least_budget(recent, now),
+        in_flight_batches=sum(s.gauges.in_flight_batches for s in living(recent, now, "worker")),
+        viewers=sum(s.gauges.viewers for s in living(recent, now, "web")),
+        web_processes=len(living(recent, now, "web")),
         verdicts=verdicts,
         batches=sum(s.counters.batches for s in recent),
         batch_sizes=size_shares(_summed(s.counters.batch_sizes for s in recent)),
     )
+
+
+def living(samples: Sequence[Sample], now: datetime, role: str) -> list[Sample]:
+    """The newest sample of each process of a role that still gives signs of life."""
+    newest = [process.newest for process in by_process(samples).values()]
+    return [s for s in newest if s.role == role and now - s.at <= HEARTBEAT_LOST_AFTER]
+
+
+def _least_budget(samples: Sequence[Sample], now: datetime) -> float | None:
+    budgets = [s.gauges.retry_budget for s in living(samples, now, "worker")]
+    return min((budget for budget in budgets if budget is not None), default=None)
 
 
 def size_shares(batches: Mapping[str, int]) -> list[tuple[int, float]]:
@@ -243,9 +277,18 @@ def _replica_row(views: Sequence[Mapping[str, Any]]) -> ReplicaRow:
         latency_ms=max(latencies, default=None),
         queue_depth=max(depths, default=None),
         version=worst["version"],
+        **_server_load(views),
         processes=len(views),
         processes_breaker_closed=sum(view["breaker"] == "closed" for view in views),
     )
+
+
+def _server_load(views: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """As the worker tells that looked last."""
+    told = [view for view in views if view.get("server_load")]
+    newest = max(told, key=lambda view: view["checked_at_s"], default=None)
+    load = newest["server_load"] if newest else {}
+    return {name: load.get(name) for name in SERVER_LOADS}
 
 
 def _badness(view: Mapping[str, Any]) -> tuple[int, int]:
@@ -272,6 +315,7 @@ def _worker_row(name: str, process: Process, now: datetime) -> WorkerRow:
         verdicts_per_s=sum(c.verdicts for c in rated) / RATE_WINDOW_S,
         mean_batch=sum(c.claimed for c in rated) / batches if batches else None,
         in_flight_messages=newest.gauges.in_flight_messages,
+        memory_mb=newest.gauges.memory_mb,
         silent_s=silent.total_seconds(),
     )
 

@@ -9,7 +9,7 @@ from django import forms
 from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from apps.dashboard.feed import UNDETERMINED
+from apps.dashboard.feed import SOURCE_WORDS, UNDETERMINED
 from apps.policies.models import Action, Label
 
 
@@ -19,6 +19,8 @@ class FeedFilter:
 
     label: str
     action: str
+    source: str
+    group: str
     form: FeedFilterForm
 
     @classmethod
@@ -27,7 +29,10 @@ class FeedFilter:
         form = FeedFilterForm(query)
         form.is_valid()
         chosen = form.cleaned_data
-        return cls(chosen.get("label", ""), chosen.get("action", ""), form)
+        label, action, source, group = (
+            chosen.get(name, "") for name in ("label", "action", "source", "group")
+        )
+        return cls(label, action, source, group, form)
 
 
 class FeedFilterForm(forms.Form):
@@ -42,6 +47,20 @@ class FeedFilterForm(forms.Form):
         required=False,
         widget=forms.Select(attrs={"class": "input"}),
         choices=[("", _("All actions")), *Action.choices],
+    )
+    source = forms.ChoiceField(
+        label=_("Source"),
+        required=False,
+        widget=forms.Select(attrs={"class": "input"}),
+        choices=[("", _("All sources")), *SOURCE_WORDS.items()],
+    )
+    group = forms.CharField(
+        label=_("Group"),
+        required=False,
+        max_length=200,
+        widget=forms.TextInput(
+            attrs={"class": "input", "placeholder": _("Group's key"), "autocomplete": "off"}
+        ),
     )
 
 

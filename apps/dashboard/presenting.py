@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
 from apps.core.templatetags.figures import count, duration
 from apps.dashboard.figures import Figures, ReplicaRow, StageRow, WorkerRow
+from apps.dashboard.moments import Moment, SlowBatch
 from apps.dashboard.reasons import reason_words
 from apps.dashboard.selectors import Backlog, Inflow, Overview, Point
 
@@ -24,6 +25,14 @@ STAGE_WORDS: dict[str, Promise] = {
     "store": gettext_lazy("Store"),
     "push": gettext_lazy("Push"),
     "total": gettext_lazy("End to end"),
+}
+# A batch's own stages, which no finer measuring of calls changes.
+SEGMENT_WORDS: dict[str, Promise] = {
+    "queue": gettext_lazy("Waiting"),
+    "claim": gettext_lazy("Claim"),
+    "encode": gettext_lazy("Encode"),
+    "inference": gettext_lazy("Infer (Triton)"),
+    "store": gettext_lazy("Store"),
 }
 STATUS_WORDS: dict[str, Promise] = {
     "ready": gettext_lazy("ready"),
@@ -132,6 +141,48 @@ class Page:
         if not self.figures.serving:
             return "down"
         return "half-open" if all(row.state == "half-open" for row in missing) else "degraded"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One stage's part of a batch's time."""
+
+    stage: str
+    word: Promise
+    took_ms: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlowBatchView:
+    row: SlowBatch
+    segments: Sequence[Segment]
+
+    @property
+    def short_claim(self) -> str:
+        return self.row.trace.claim[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class MomentView:
+    row: Moment
+    batches: Sequence[SlowBatchView]
+
+
+def present_moment(moment: Moment) -> MomentView:
+    return MomentView(
+        moment,
+        [
+            SlowBatchView(
+                slow,
+                [
+                    Segment(stage, SEGMENT_WORDS[stage], took_ms, share)
+                    for stage, took_ms, share in slow.segments
+                ],
+            )
+            for slow in moment.batches
+        ],
+    )
 
 
 def present(overview: Overview) -> Page:

@@ -8,6 +8,7 @@ urlpatterns = [
     path("figures/", views.figures, name="figures"),
     path("feed/", views.verdict_feed, name="feed"),
     path("events.json", views.events, name="events"),
+    path("moment/", views.moment, name="moment"),
     path("history.json", views.history, name="history"),
     path("controls/", control_views.controls, name="controls"),
     path("controls/progress/", control_views.progress, name="progress"),

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpResponse, JsonResponse
+from django.http import HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from apps.accounts.access import SignedInRequest, requires
-from apps.accounts.permissions import Permission
+from apps.accounts.permissions import Permission, may
 from apps.dashboard import feed, selectors
 from apps.dashboard.events import read_events
 from apps.dashboard.forms import FeedFilter, WindowForm
 from apps.dashboard.history import read_window
-from apps.dashboard.presenting import present
+from apps.dashboard.moments import read_moment
+from apps.dashboard.presenting import present, present_moment
+from apps.dashboard.stores import read_stores
 
 LIVE_URL = "/ws/operate/"
 # Figures are announced every second: longer silence means that they don't come through.
@@ -75,13 +77,36 @@ def events(request: SignedInRequest) -> JsonResponse:
     return JsonResponse({"events": [event.to_json() for event in read_events(since, until)]})
 
 
+@require_GET
+@never_cache
+@requires(Permission.OPERATE_VIEW)
+def moment(request: SignedInRequest) -> HttpResponse:
+    """The slowest batches between the Unix seconds `from` and `to`, as a page or a part of one."""
+    form = WindowForm(request.GET)
+    if not form.is_valid():
+        return HttpResponseBadRequest()
+    since, until = form.window(now=timezone.now())
+    may_read = may(request.user, Permission.REVIEW)
+    found = read_moment(since, until, now=timezone.now(), with_messages=may_read)
+    context = {
+        "moment": present_moment(found),
+        "may_read": may_read,
+        "live_url": LIVE_URL,
+        "live_stale_after_s": STALE_AFTER_S,
+    }
+    is_part = bool(request.headers.get("HX-Request"))
+    return render(request, f"dashboard/moment{'_part' if is_part else ''}.html", context)
+
+
 def _figures() -> dict[str, Any]:
-    return {"page": present(selectors.overview())}
+    return {"page": present(selectors.overview()), "stores": read_stores()}
 
 
 def _feed(request: SignedInRequest) -> dict[str, Any]:
     chosen = FeedFilter.of(request.GET)
     return {
         "filter": chosen,
-        "rows": feed.latest_rows(label=chosen.label, action=chosen.action),
+        "rows": feed.latest_rows(
+            label=chosen.label, action=chosen.action, source=chosen.source, group=chosen.group
+        ),
     }

@@ -11,7 +11,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
-from apps.core.realtime import Event
+from apps.core.realtime import CLOSE_FORBIDDEN, Event
 from apps.dashboard import selectors
 from apps.dashboard.consumers import OperateConsumer, chart_points, verdict_rows
 from tests.factories import UserFactory, VerdictFactory
@@ -25,10 +25,13 @@ async def connects(user: User | AnonymousUser) -> bool:
     scope = {"type": "websocket", "path": "/ws/operate/", "user": user}
     line = ApplicationCommunicator(OperateConsumer.as_asgi(), scope)
     await line.send_input({"type": "websocket.connect"})
+    assert (await line.receive_output(timeout=30))["type"] == "websocket.accept"
     answer = await line.receive_output(timeout=30)
     await line.send_input({"type": "websocket.disconnect", "code": 1000})
     await line.wait(timeout=30)
-    return bool(answer["type"] == "websocket.accept")
+    if answer["type"] == "websocket.close":
+        assert answer["code"] == CLOSE_FORBIDDEN
+    return bool(answer["type"] == "websocket.send")
 
 
 async def test_a_stranger_may_not_watch() -> None:

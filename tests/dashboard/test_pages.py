@@ -159,7 +159,7 @@ def test_page_needs_no_more_queries_for_more_rows(
     for _ in range(40):
         VerdictFactory(message=MessageFactory())
     selectors.forget_cached()
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(22):
         operator.get(OPERATE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,12 @@ from apps.accounts.services import create_api_key
 from apps.chat.models import Chunk
 from tests.dashboard.samples import replica, sample, store
 from tests.e2e.conftest import PHONE, WIDE, Processes, SignIn, Troubles
-from tests.factories import VerdictFactory, active_release, default_policy_version
+from tests.factories import (
+    ReviewItemFactory,
+    VerdictFactory,
+    active_release,
+    default_policy_version,
+)
 
 FREE_COINS = "Free coins for everyone, join tgm.example/drop today"
 LUNCH = "明天中午一起吃饭吗"
@@ -97,6 +103,10 @@ def test_space_pauses_the_feed_and_it_says_what_came_since(
     expect(page.locator("[data-rate]")).to_have_text("Paused: 2 since then")
     expect(page.locator("[data-rows] tr")).to_have_count(0)
 
+    # One frame of what was held back, then on.
+    page.keyboard.press(".")
+    expect(page.locator("[data-rows] tr").first).to_be_visible()
+    page.locator("#main").focus()
     page.keyboard.press("Space")
     backend.send("and one more")
     expect(row(page, "and one more")).to_be_visible()
@@ -109,9 +119,28 @@ def test_filter_holds_for_what_comes_live(
     page.goto("/operate/")
     expect(link(page)).to_contain_text("Live")
     page.get_by_label("Label", exact=True).select_option("spam")
+    page.get_by_label("Source", exact=True).select_option("model")
+    page.get_by_label("Group", exact=True).fill("harbour")
     Backend(own_site).send(LUNCH, FREE_COINS)
     expect(row(page, "Free coins")).to_be_visible()
     expect(row(page, LUNCH)).to_have_count(0)
+    expect(page.locator("[data-rate]")).to_contain_text("that fit, of a sample of")
+
+
+def test_a_moderator_opens_in_review_what_went_there(
+    own_site: str, pipeline: Processes, sign_in: SignIn
+) -> None:
+    page = sign_in(Role.MODERATOR)
+    page.goto("/operate/")
+    expect(link(page)).to_contain_text("Live")
+    Backend(own_site).send(FREE_COINS, LUNCH)
+    expect(row(page, LUNCH)).to_be_visible()
+    expect(row(page, LUNCH).get_by_role("link", name="Review")).to_have_count(0)
+    verdict = VerdictFactory(label=None, action="hold", message__text="for people to look at")
+    ReviewItemFactory(message=verdict.message)
+    page.reload()
+    row(page, "for people to look at").get_by_role("link", name="Review").click()
+    expect(page).to_have_url(re.compile(rf"/review/items/{verdict.message_id}/"))
 
 
 def test_a_lost_line_is_said_and_the_page_catches_up(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from playwright.sync_api import Page, expect
 from apps.accounts.models import Role
 from apps.dashboard.models import OperationalEvent, Rollup
 from apps.dashboard.rollups import bucket_of
+from apps.scoring.slowest import BatchTrace, CallTrace
 from tests.dashboard.samples import sample, store
 from tests.e2e.conftest import SignIn, Troubles
 
@@ -152,3 +154,47 @@ def test_events_stand_under_the_charts_and_in_a_list(page: Page) -> None:
     items = page.locator("[data-list] li")
     expect(items).to_have_count(2)
     expect(items.first).to_contain_text("triton-3 half-open: <b>9 of 12</b> failed")
+
+
+def slow_batch() -> None:
+    trace = BatchTrace(
+        claim="ab" * 16,
+        size=256,
+        chunks=[7, 8],
+        queue_ms=900.0,
+        claim_ms=3.0,
+        encode_ms=2.0,
+        inference_ms=80.0,
+        store_ms=15.0,
+        calls=[CallTrace(1.0, 79.0, 256)],
+    )
+    at = timezone.now() - timedelta(seconds=30)
+    store(sample(at, slow_batches=[trace.to_json()], verdicts=256, total_ms=[1000.0]))
+
+
+def test_a_click_on_a_spike_shows_what_it_was_made_of(
+    page: Page, assert_accessible: Callable[[Page], None]
+) -> None:
+    slow_batch()
+    button(page, "5 min").click()
+    expect(page.locator("live-chart canvas")).to_have_count(2)
+    region = page.get_by_role("region", name="Slowest batches")
+    expect(region).to_be_hidden()
+    page.get_by_role("link", name="Slowest batches").click()
+    expect(region.locator(".traces > li")).to_have_count(1)
+    expect(region).to_contain_text("256 messages, sent after 1.0 ms, answered in 79.0 ms")
+    expect(region).to_contain_text("Moderators see the messages here.")
+    assert_accessible(page)
+    region.get_by_role("button", name="Close").press("Enter")
+    expect(region).to_be_hidden()
+
+    chart = page.locator("live-chart .u-over").first
+    box = chart.bounding_box()
+    assert box
+    with page.expect_response("**/operate/moment/*") as answer:
+        chart.click(position={"x": box["width"] / 2, "y": 20})
+    # The middle of five minutes, and no more of it than one point.
+    asked = dict(part.split("=") for part in answer.value.url.partition("?")[2].split("&"))
+    assert int(asked["to"]) - int(asked["from"]) == 5
+    assert int(asked["from"]) == pytest.approx(timezone.now().timestamp() - 150, abs=60)
+    expect(region).to_contain_text("No batch was stored in this time.")

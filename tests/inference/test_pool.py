@@ -27,6 +27,8 @@ from inference import (
     TlsConfig,
 )
 from inference.errors import MisconfiguredError, OverloadedError, UnreachableError
+from inference.health import server_load
+from inference.pool import ServerLoad
 from tests.inference.fault_proxy import BLACKHOLE, DROP, NONE, FaultProxy
 from tests.inference.support import quiet, sleep_for, until
 
@@ -417,3 +419,20 @@ async def test_certificates_are_exchanged_without_a_restart(
         await until(lambda: proxy.accepted > before)
         await client.classify(["text"])
         await until(lambda: proxy.open_connections == 1)
+
+
+def test_load_of_a_server_is_read_from_its_metrics() -> None:
+    page = """# HELP nv_cpu_utilization CPU utilization rate [0.0 - 1.0]
+# TYPE nv_cpu_utilization gauge
+nv_cpu_utilization 0.25
+nv_cpu_memory_total_bytes 8000
+nv_cpu_memory_used_bytes 2000
+nv_gpu_utilization{gpu_uuid="a"} 0.5
+nv_gpu_utilization{gpu_uuid="b"} 0.75
+nv_gpu_memory_total_bytes{gpu_uuid="a"} 100
+nv_gpu_memory_total_bytes{gpu_uuid="b"} 300
+nv_gpu_memory_used_bytes{gpu_uuid="a"} 100
+nv_gpu_memory_used_bytes{gpu_uuid="b"} 100
+"""
+    assert server_load(page) == ServerLoad(0.25, 0.25, 0.75, 0.5)
+    assert server_load("nv_inference_count 3") == ServerLoad()

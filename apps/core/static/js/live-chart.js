@@ -160,7 +160,16 @@ class LiveChart extends HTMLElement {
     figure.append(caption);
     this.append(figure);
     const plot = new uPlot(this.#options(kind, names), this.#data(names), figure);
+    plot.over.addEventListener("click", () => this.#pick(plot));
     this.#charts.push({ plot, kind, names });
+  }
+
+  // uPlot keeps the click that ends a drag to itself.
+  #pick(plot) {
+    const { idx } = plot.cursor;
+    if (idx === null || idx === undefined) return;
+    const fromS = plot.data[0][idx];
+    ask("chart:pick", { fromS, toS: fromS + this.#columns.step_s });
   }
 
   #options(kind, names) {

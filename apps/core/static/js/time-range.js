@@ -33,7 +33,12 @@ class TimeRange extends HTMLElement {
     return Math.floor((Date.now() / 1000 + this.#clockAheadS) / GRID_S) * GRID_S;
   }
 
-  #press = ({ target }) => {
+  #press = (event) => {
+    const { target } = event;
+    if (target.closest("[data-slowest]")) {
+      event.preventDefault();
+      return document.body.dispatchEvent(new CustomEvent("chart:pick", { detail: this.range }));
+    }
     const button = target.closest("button");
     if (!button) return;
     if (button.dataset.spanS) this.#set(Number(button.dataset.spanS), this.#endS);

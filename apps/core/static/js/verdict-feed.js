@@ -1,19 +1,23 @@
 // The live verdict feed. `live:verdicts` frames bring a sample of the new verdicts as data; the
 // text in it was cut into pieces by the server and goes into the page as text only.
-// Space pauses: rows stay as they are, and the feed says how many came since.
+// Space pauses: rows stay as they are, and the feed says how many came since; a full stop then brings
+// the next frame of those that were held back.
 const ROWS_KEPT = 40;
+const FRAMES_HELD = 240; // a minute
 const RATE_WINDOW_MS = 4000;
 const TYPES = "input, textarea, select, button, summary, a, [contenteditable]";
 
 class VerdictFeed extends HTMLElement {
   #isPaused = false;
   #heldBack = 0;
-  #counts = []; // [time, verdicts, rows shown] of the last seconds
+  #held = []; // frames that came while paused, oldest first
+  #counts = []; // [time, verdicts, rows that fit, rows sampled] of the last seconds
 
   connectedCallback() {
     document.body.addEventListener("live:verdicts", this.#frame);
     document.addEventListener("keydown", this.#key);
     this.querySelector("[data-pause]").addEventListener("click", this.#toggle);
+    this.querySelector("[data-step]").addEventListener("click", this.#step);
     this.#tick = setInterval(() => this.#sayRate(), 1000);
   }
 
@@ -26,14 +30,25 @@ class VerdictFeed extends HTMLElement {
   #tick = 0;
 
   #key = (event) => {
-    if (event.key !== " " || event.target.closest?.(TYPES) || document.querySelector("dialog[open]")) return;
+    const act = { " ": this.#toggle, ".": this.#step }[event.key];
+    if (!act || event.target.closest?.(TYPES) || document.querySelector("dialog[open]")) return;
     event.preventDefault();
-    this.#toggle();
+    act();
+  };
+
+  #step = () => {
+    const frame = this.#held.shift();
+    if (!frame) return;
+    this.#heldBack = Math.max(0, this.#heldBack - frame.count);
+    this.#add(frame.rows.filter((row) => this.#fits(row)));
+    this.#sayRate();
   };
 
   #toggle = () => {
     this.#isPaused = !this.#isPaused;
     this.#heldBack = 0;
+    this.#held = [];
+    this.querySelector("[data-step]").hidden = !this.#isPaused;
     const button = this.querySelector("[data-pause]");
     button.setAttribute("aria-pressed", String(this.#isPaused));
     button.querySelector("span").textContent = this.#isPaused ? this.dataset.wordResume : this.dataset.wordPause;
@@ -43,18 +58,22 @@ class VerdictFeed extends HTMLElement {
   #frame = ({ detail: { content } }) => {
     if (!content) return;
     const rows = content.rows.filter((row) => this.#fits(row));
-    this.#counts.push([performance.now(), content.count, rows.length]);
+    this.#counts.push([performance.now(), content.count, rows.length, content.rows.length]);
     if (this.#isPaused) {
       this.#heldBack += content.count;
+      this.#held = [...this.#held, content].slice(-FRAMES_HELD);
       return;
     }
     this.#add(rows);
   };
 
-  #fits({ label, action }) {
-    const { label: wantedLabel, action: wantedAction } = this.querySelector("form").elements;
-    const isLabel = !wantedLabel.value || wantedLabel.value === (label || "none");
-    return isLabel && (!wantedAction.value || wantedAction.value === action);
+  get #wanted() {
+    return Object.fromEntries(new FormData(this.querySelector("form")));
+  }
+
+  #fits({ label, action, source, groupKey }) {
+    const found = { label: label || "none", action, source, group: groupKey };
+    return Object.entries(this.#wanted).every(([name, value]) => !value.trim() || value.trim() === found[name]);
   }
 
   #add(rows) {
@@ -66,7 +85,7 @@ class VerdictFeed extends HTMLElement {
     this.querySelector("[data-empty]").hidden = body.rows.length > 0;
   }
 
-  #row({ id, at, label, score, action, source, text, group, ms, deleted }) {
+  #row({ id, at, label, score, action, source, text, group, ms, deleted, review }) {
     const row = document.createElement("tr");
     row.dataset.id = id;
     const chip = document.createElement("span");
@@ -82,8 +101,16 @@ class VerdictFeed extends HTMLElement {
       cell("muted group-cell", foreign(group)),
       cell("small faint", this.#word(source)),
       cell("num", milliseconds(ms)),
+      cell("", review && this.dataset.reviewUrl ? this.#link(id) : ""),
     );
     return row;
+  }
+
+  #link(id) {
+    const link = document.createElement("a");
+    link.href = this.dataset.reviewUrl.replace("/0/", `/${id}/`);
+    link.textContent = this.dataset.wordReview;
+    return link;
   }
 
   #word(value) {
@@ -99,8 +126,11 @@ class VerdictFeed extends HTMLElement {
       return;
     }
     const perSecond = (index) => this.#counts.reduce((sum, entry) => sum + entry[index], 0) / (RATE_WINDOW_MS / 1000);
+    // With a filter the sample is filtered, not everything: the feed must not look like a search.
+    const isFiltered = Object.values(this.#wanted).some((value) => value.trim());
+    const words = isFiltered ? this.dataset.wordFitting : this.dataset.wordShowing;
     line.textContent = this.#counts.length
-      ? this.dataset.wordShowing.replace("{shown}", rate(perSecond(2))).replace("{all}", rate(perSecond(1)))
+      ? words.replace("{shown}", rate(perSecond(2))).replace("{sampled}", rate(perSecond(3))).replace("{all}", rate(perSecond(1)))
       : "";
   }
 }
