@@ -389,6 +389,26 @@ def test_spans_are_marked_after_the_card_is_there_and_more_of_the_conversation_c
     expect(page.locator(".talk")).to_have_count(len(said) + 1)
 
 
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_figures_are_drawn_and_told(
+    sign_in: SignIn,
+    ann: User,
+    queue: list[ReviewItem],
+    assert_accessible: Callable[[Page], None],
+    size: dict[str, int],
+) -> None:
+    for item in queue:
+        lease = open_item(ann, item.pk)
+        choice = Choice(Action.REMOVE, Label.SPAM)
+        decide(ann, item.pk, token=lease.token, version=lease.version, choice=choice)
+    page = sign_in(user=ann, viewport=size)
+    page.goto("/review/figures/")
+    expect(page.locator("review-charts canvas")).to_have_count(4)
+    expect(page.locator("review-charts figure").first).to_have_attribute("role", "img")
+    assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+    assert_accessible(page)
+
+
 def test_everything_works_without_javascript(sign_in: SignIn, ann: User) -> None:
     items = [ReviewItemFactory(priority=priority) for priority in (0.9, 0.5)]
     page = sign_in(user=ann, java_script_enabled=False)

@@ -2,6 +2,8 @@
 // which window; the history comes from data-url; while the window is live, `live:operate` frames
 // add points, `live:gap` and a change of theme draw anew. Drag to zoom in, turn the wheel sideways
 // to pan, double-click to be live again; `chart:cursor` tells the lanes where the crosshair is.
+import { labelLines, numbers, palette } from "./chart-parts.js";
+
 const SERIES = ["received_per_s", "verdicts_per_s", "p50_ms", "p95_ms", "p99_ms"];
 const FRAME_STEP_S = 5; // what frames bring
 const MS_BETWEEN_LOADS = 10_000; // of a live window whose points are longer
@@ -208,12 +210,6 @@ class LiveChart extends HTMLElement {
   }
 }
 
-const numbers = new Intl.NumberFormat(document.documentElement.lang, { maximumFractionDigits: 1 });
-
-function short(value) {
-  return numbers.format(value < 99.95 ? value : Math.round(value));
-}
-
 // Times are shown in UTC, like every time in the console; as much of them as the span needs.
 function timeOf(second, spanS) {
   const iso = new Date(second * 1000).toISOString();
@@ -235,63 +231,6 @@ function zoomToSelection(plot) {
 function tellCursor(plot) {
   const { left } = plot.cursor;
   ask("chart:cursor", { share: left >= 0 ? left / plot.over.clientWidth : null });
-}
-
-// A canvas takes no light-dark() and no var(): ask a probe element for the colour it computes.
-function palette(element) {
-  const probe = document.createElement("i");
-  probe.hidden = true;
-  element.append(probe);
-  const known = new Map();
-  for (const name of ["--text-1", "--text-2", "--text-3", "--chart-grid", "--rank-1", "--rank-2", "--rank-3", "--series-1", "--series-4", "--chart-fill", "--surface-1"]) {
-    probe.style.color = `var(${name})`;
-    known.set(name, getComputedStyle(probe).color);
-  }
-  probe.remove();
-  return (name) => known.get(name);
-}
-
-// Each line's name and value beside its end, or the values under the crosshair; never overlapping.
-function labelLines(plot, colour) {
-  const { ctx, bbox } = plot;
-  const ratio = devicePixelRatio;
-  const last = plot.data[0].length - 1;
-  const at = plot.cursor.idx ?? last;
-  const labels = [];
-  plot.series.forEach((series, index) => {
-    if (!index) return;
-    const values = plot.data[index];
-    let shown = at;
-    while (at === last && shown > 0 && values[shown] == null) shown -= 1;
-    if (values[shown] == null) return;
-    labels.push({ y: plot.valToPos(values[shown], "y", true), name: series.label, value: `${short(values[shown])}\u00a0${series.unit}`, colour: series.stroke() });
-  });
-  spread(labels, 14 * ratio, bbox.top + bbox.height);
-  ctx.save();
-  ctx.textBaseline = "middle";
-  ctx.textAlign = "left";
-  const x = bbox.left + bbox.width + 8 * ratio;
-  for (const label of labels) {
-    ctx.fillStyle = label.colour;
-    ctx.fillRect(x, label.y - ratio, 8 * ratio, 2 * ratio);
-    ctx.font = `600 ${11 * ratio}px system-ui`;
-    ctx.fillStyle = colour("--text-1");
-    ctx.fillText(label.name, x + 12 * ratio, label.y);
-    const width = ctx.measureText(label.name).width;
-    ctx.font = `${11 * ratio}px system-ui`;
-    ctx.fillStyle = colour("--text-2");
-    ctx.fillText(label.value, x + 16 * ratio + width, label.y);
-  }
-  ctx.restore();
-}
-
-function spread(labels, gap, bottom) {
-  labels.sort((a, b) => b.y - a.y);
-  let limit = bottom;
-  for (const label of labels) {
-    label.y = Math.min(label.y, limit);
-    limit = label.y - gap;
-  }
 }
 
 customElements.define("live-chart", LiveChart);
