@@ -22,6 +22,8 @@ FOLDER = Path(settings.BASE_DIR) / "docs/screenshots"
 PAGES: dict[str, tuple[Role | None, str]] = {
     "sign-in": (None, "/sign-in/"),
     "review": (Role.MODERATOR, "/review/"),
+    "review-figures": (Role.MODERATOR, "/review/figures/"),
+    "review-keys": (Role.MODERATOR, "/review/keys/"),
     "operate": (Role.OPERATOR, "/operate/"),
     "policies": (Role.ADMIN, "/policies/"),
     "keys": (Role.ADMIN, "/admin/keys/"),
