@@ -17,7 +17,7 @@ import numpy as np
 import psycopg
 from playwright.sync_api import Page, sync_playwright
 
-from benchmarks.growth import fill, signed_in, timed_ms
+from benchmarks.growth import fill, name_groups_and_senders, signed_in, timed_ms
 from benchmarks.stack import running_stack
 from moderation_site.local.browser import find_browser
 
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: dict[str, Any]) -> dict[str, Any]:
     with running_stack(options["stack"], "--demo") as ready:
+        name_groups_and_senders(ready["database_url"])
         fill(ready["database_url"], options["messages"])
         open_items = open_more(ready["database_url"], options["open_items"])
         page_ms = queue_page_ms(ready, options["pages"])
