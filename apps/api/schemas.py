@@ -226,6 +226,16 @@ class TimingsOut(msgspec.Struct, frozen=True):
     total: float
 
 
+class FallbackOut(msgspec.Struct, frozen=True):
+    """What the policy's lists said alone while the model was away."""
+
+    label: LabelOut
+    action: Literal["hold", "remove"]
+    changed: Annotated[
+        bool, Meta(description=_("Whether label or action are others now that it was judged."))
+    ]
+
+
 class VerdictOut(msgspec.Struct, frozen=True):
     """The verdict that stands. A person's goes over any other; one of the model or of the policy's
     lists (rules) over one that the lists alone gave while the model was away (fallback).
@@ -242,6 +252,10 @@ class VerdictOut(msgspec.Struct, frozen=True):
     model: Annotated[ModelOut | None, Meta(description=_("Null when no model judged."))]
     reasons: list[str]
     timings_ms: TimingsOut | None
+    fallback: Annotated[
+        FallbackOut | None,
+        Meta(description=_("Null unless it was decided before, while the model was away.")),
+    ] = None
 
 
 class MessageOut(msgspec.Struct, frozen=True):

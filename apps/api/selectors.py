@@ -11,13 +11,21 @@ from typing import Any, Literal
 
 from django.db import connection
 
-from apps.api.schemas import AppealOut, MessageOut, ModelOut, ScoresOut, TimingsOut, VerdictOut
+from apps.api.schemas import (
+    AppealOut,
+    FallbackOut,
+    MessageOut,
+    ModelOut,
+    ScoresOut,
+    TimingsOut,
+    VerdictOut,
+)
 
 _STANDING = """
 SELECT m.id, m.external_id, g.external_id, m.revision, m.deleted_at IS NOT NULL,
   v.source, v.label, v.action, v.score_ok, v.score_spam, v.score_toxic, v.score_ad, v.reasons,
   v.queue_ms, v.inference_ms, v.total_ms, v.kind, v.model_name, v.model_version,
-  p.label, p.action
+  p.label, p.action, f.label, f.action
 FROM chat_message m
 JOIN chat_group g ON g.id = m.group_id
 LEFT JOIN LATERAL (
@@ -28,6 +36,8 @@ LEFT JOIN LATERAL (
     r.is_active DESC, v.created_at DESC
   LIMIT 1
 ) v ON true
+LEFT JOIN scoring_verdict f
+  ON f.message_id = m.id AND f.source = 'fallback' AND f.release_id <> v.release_id
 LEFT JOIN review_decision p ON p.item_id = m.id AND p.undone_at IS NULL
 """
 
@@ -114,4 +124,12 @@ def _verdict(row: tuple[Any, ...]) -> VerdictOut | None:
         model=ModelOut(row[17], row[18]) if source == "model" else None,
         reasons=row[12] or [],
         timings_ms=TimingsOut(*row[13:16]) if source is not None else None,
+        fallback=_fallback(row),
     )
+
+
+def _fallback(row: tuple[Any, ...]) -> FallbackOut | None:
+    label, action = row[21:23]
+    if label is None:
+        return None
+    return FallbackOut(label, action, changed=(label, action) != row[6:8])

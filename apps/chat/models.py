@@ -116,6 +116,7 @@ class Chunk(models.Model):
 
     `start_tag` is the chunk's turn, `lane` whose turn it is: see `backlog.py`. A chunk that has
     killed its workers is judged message by message; `suspect_id` is the one being tried.
+    `ruled_version` is the newest policy version with which the lists alone have looked at it.
     """
 
     id = models.BigIntegerField(primary_key=True)
@@ -129,6 +130,7 @@ class Chunk(models.Model):
     finish_tag = models.BigIntegerField(db_default=0)
     suspect_id = models.BigIntegerField(null=True)
     suspect_attempts = models.PositiveSmallIntegerField(db_default=0)
+    ruled_version = models.BigIntegerField(db_default=0)
 
     class Meta:
         constraints = [

@@ -31,6 +31,9 @@ OUTCOMES: tuple[tuple[str, str], ...] = (
     ),
     (f"{Label.OK}:{Action.ALLOW}", f"{Label.OK}:{Action.ALLOW}"),
 )
+# When an entry counts.
+ALWAYS, AWAY = "always", "away"
+WHEN = ((ALWAYS, _("always")), (AWAY, _("only while the model is away")))
 FAULT_WORDS = {
     Fault.EMPTY: _("Line %(line)s holds nothing to look for."),
     Fault.TOO_LONG: _("Line %(line)s is longer than 200 characters."),
@@ -49,6 +52,7 @@ class PublishForm(forms.Form):
     entries = forms.CharField(max_length=ENTRIES_CHARS, required=False)
     entry_kind = forms.ChoiceField(choices=RuleKind, required=False)
     entry_outcome = forms.ChoiceField(choices=OUTCOMES, required=False)
+    entry_when = forms.ChoiceField(choices=WHEN, required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -72,6 +76,10 @@ class PublishForm(forms.Form):
                 RuleSpec(RuleKind(kind), pattern, Label.OK, Action.ALLOW).key  # noqa: B018
             except PatternError as error:
                 self.add_error("entries", FAULT_WORDS[error.fault] % {"line": line})
+        data = self.cleaned_data
+        allows = data.get("entry_outcome", "").endswith(f":{Action.ALLOW}")
+        if data.get("entries") and data.get("entry_when") == AWAY and allows:
+            self.add_error("entries", _("Nothing is allowed because the model is away."))
 
     def _lines(self) -> list[tuple[int, str]]:
         """What was typed, with the number of its line; empty lines are left out."""
@@ -88,8 +96,9 @@ class PublishForm(forms.Form):
         kind = RuleKind(self.cleaned_data["entry_kind"] or RuleKind.TERM)
         outcome = self.cleaned_data["entry_outcome"] or OUTCOMES[0][0]
         label, action = outcome.split(":")
+        only_away = self.cleaned_data["entry_when"] == AWAY
         added = [
-            RuleSpec(kind, pattern, Label(label), Action(action))
+            RuleSpec(kind, pattern, Label(label), Action(action), only_away)
             for _line, pattern in self._lines()
         ]
         return RuleChange(added, self.dropped())

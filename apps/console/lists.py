@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.utils.functional import Promise
 
-from apps.console.forms import OUTCOMES, PublishForm
+from apps.console.forms import OUTCOMES, WHEN, PublishForm
 from apps.policies.matching import RuleSpec
 from apps.policies.models import Action, Label, RuleKind
 from apps.policies.services import RuleKey
@@ -38,10 +38,7 @@ class ListsPanel:
     errors: Sequence[str]
     kinds: Sequence[Choice]
     outcomes: Sequence[Choice]
-
-    @property
-    def blocking(self) -> int:
-        return sum(row.spec.action != Action.ALLOW for row in self.rows)
+    times: Sequence[Choice]
 
 
 def lists_panel(listed: Mapping[RuleKey, RuleSpec], form: PublishForm | None) -> ListsPanel:
@@ -60,10 +57,11 @@ def lists_panel(listed: Mapping[RuleKey, RuleSpec], form: PublishForm | None) ->
             Choice(value, _outcome_word(value), value == chosen["entry_outcome"])
             for value, _ in OUTCOMES
         ],
+        times=[Choice(value, word, value == chosen["entry_when"]) for value, word in WHEN],
     )
 
 
-_FIELDS = ("entries", "entry_kind", "entry_outcome")
+_FIELDS = ("entries", "entry_kind", "entry_outcome", "entry_when")
 
 
 def _outcome_word(value: str) -> str:

@@ -10,6 +10,7 @@ from apps.scoring.controls import (
     IN_FLIGHT_BOUNDS,
     BreakerWish,
     Claiming,
+    Judging,
     Standing,
 )
 from apps.scoring.models import ModelWish
@@ -32,6 +33,10 @@ class ModelForm(forms.Form):
 
 class ClaimingForm(forms.Form):
     wish = forms.ChoiceField(choices=[(each.value, each.value) for each in Claiming])
+
+
+class JudgingForm(forms.Form):
+    wish = forms.ChoiceField(choices=[(each.value, each.value) for each in Judging])
 
 
 class LimitsForm(forms.Form):

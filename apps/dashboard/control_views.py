@@ -18,6 +18,7 @@ from apps.accounts.permissions import Permission
 from apps.dashboard.control_forms import (
     BreakerForm,
     ClaimingForm,
+    JudgingForm,
     LimitsForm,
     ModelForm,
     ReplicaForm,
@@ -27,10 +28,12 @@ from apps.dashboard.views import LIVE_URL, STALE_AFTER_S
 from apps.scoring.controls import (
     BreakerWish,
     Claiming,
+    Judging,
     Standing,
     UnknownTargetError,
     set_breaker,
     set_claiming,
+    set_judging,
     set_limits,
     set_model,
     set_standing,
@@ -87,6 +90,17 @@ def act_on_claiming(request: SignedInRequest) -> HttpResponse:
         set_claiming(request.user, Claiming(data["wish"]))
 
     return _act(request, ClaimingForm(request.POST), act)
+
+
+@require_POST
+@requires(Permission.OPERATE_ACT)
+def act_on_judging(request: SignedInRequest) -> HttpResponse:
+    """Degrade to the lists, go back to the model."""
+
+    def act(data: dict[str, Any]) -> None:
+        set_judging(request.user, Judging(data["wish"]))
+
+    return _act(request, JudgingForm(request.POST), act)
 
 
 @require_POST

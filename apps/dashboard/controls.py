@@ -19,6 +19,7 @@ from apps.scoring.controls import (
     BreakerWish,
     Claiming,
     Effect,
+    Judging,
     Standing,
     effects,
     known_models,
@@ -40,6 +41,8 @@ WISH_WORDS: dict[str, Promise] = {
     ModelWish.UNLOADED: gettext_lazy("Unload"),
     Claiming.RUNNING: gettext_lazy("Resume claiming"),
     Claiming.PAUSED: gettext_lazy("Pause claiming"),
+    Judging.MODEL: gettext_lazy("Judge by the model again"),
+    Judging.RULES: gettext_lazy("Degrade to lists"),
 }
 QUESTIONS: dict[str, Promise] = {
     Standing.SERVING: gettext_lazy("It gets its share of messages again."),
@@ -58,6 +61,12 @@ QUESTIONS: dict[str, Promise] = {
     Claiming.PAUSED: gettext_lazy(
         "No worker takes new messages. They are stored and wait; what is in flight is judged."
     ),
+    Judging.MODEL: gettext_lazy(
+        "The model judges all that waits, also what the lists decided meanwhile."
+    ),
+    Judging.RULES: gettext_lazy(
+        "Triton gets nothing more. Blocking entries decide; all else waits for the model."
+    ),
 }
 # Asked for with a red button: they take something away.
 _TAKING = {
@@ -66,6 +75,7 @@ _TAKING = {
     BreakerWish.FORCED_OPEN,
     ModelWish.UNLOADED,
     Claiming.PAUSED,
+    Judging.RULES,
 }
 
 
@@ -146,6 +156,9 @@ class ControlsPage:
     is_paused: bool
     claiming: Progress | None
     claiming_action: Action
+    is_degraded: bool
+    judging: Progress | None
+    judging_action: Action
     largest_batch: int
     most_in_flight_batches: int
     limits: Progress | None = field(default=None)
@@ -159,6 +172,8 @@ def controls_page() -> ControlsPage:
     rows = {row.name: row for row in replica_rows(samples, now=now)}
     claiming = _progress(found.get(_key(ControlKind.CLAIMING)), now)
     is_paused = claiming is not None and claiming.effect.control.value == Claiming.PAUSED
+    judging = _progress(found.get(_key(ControlKind.JUDGING)), now)
+    is_degraded = judging is not None and judging.effect.control.value == Judging.RULES
     batch, in_flight = standing_limits(wishes.get(_key(ControlKind.LIMITS)))
     return ControlsPage(
         workers=len(samples),
@@ -169,6 +184,9 @@ def controls_page() -> ControlsPage:
         is_paused=is_paused,
         claiming=claiming,
         claiming_action=_action(Claiming.RUNNING if is_paused else Claiming.PAUSED),
+        is_degraded=is_degraded,
+        judging=judging,
+        judging_action=_action(Judging.MODEL if is_degraded else Judging.RULES),
         largest_batch=batch,
         most_in_flight_batches=in_flight,
         limits=_progress(found.get(_key(ControlKind.LIMITS)), now),

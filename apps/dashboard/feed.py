@@ -111,7 +111,7 @@ def latest_rows(
         label, action, source: what a verdict must have; empty asks for all.
         group: the key that the chat backend gives the group.
     """
-    newest = Verdict.objects.order_by("-message_id")
+    newest = Verdict.objects.order_by("-message_id", "-created_at")
     if label or action or source or group:
         ids = list(newest.values_list("message_id", flat=True)[:LOOKED_AT])
         if group:
@@ -139,7 +139,8 @@ def _filtered(
 
 def rows_of(message_ids: Sequence[int]) -> list[Row]:
     """The verdicts on these messages, newest first: a frame's sample."""
-    return _rows(Verdict.objects.filter(message_id__in=message_ids).order_by("-message_id"), None)
+    verdicts = Verdict.objects.filter(message_id__in=message_ids)
+    return _rows(verdicts.order_by("-message_id", "-created_at"), None)
 
 
 def rows_of_verdicts(verdicts: QuerySet[Verdict], most: int) -> list[Row]:
@@ -148,7 +149,11 @@ def rows_of_verdicts(verdicts: QuerySet[Verdict], most: int) -> list[Row]:
 
 
 def _rows(verdicts: QuerySet[Verdict], most: int | None) -> list[Row]:
-    found = list(verdicts[:most])
+    # Of a message with two, which the lists alone decided first, the newer.
+    newest: dict[int, Verdict] = {}
+    for verdict in verdicts[:most]:
+        newest.setdefault(verdict.message_id, verdict)
+    found = list(newest.values())
     in_review = known_items([verdict.message_id for verdict in found])
     messages = Message.objects.in_bulk([verdict.message_id for verdict in found])
     groups = Group.objects.in_bulk({message.group_id for message in messages.values()})

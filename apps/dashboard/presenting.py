@@ -14,6 +14,7 @@ from apps.dashboard.figures import Figures, ReplicaRow, StageRow, WorkerRow
 from apps.dashboard.moments import Moment, SlowBatch
 from apps.dashboard.reasons import reason_words
 from apps.dashboard.selectors import Backlog, Inflow, Overview, Point
+from apps.scoring.samples import DEGRADED
 
 LATE_AFTER_S = 60
 
@@ -52,6 +53,7 @@ BREAKER_WORDS: dict[str, Promise] = {
 # Why nothing is claimed: the kinds of `inference.errors` that make a worker hold off.
 PAUSE_WORDS: dict[str, Promise] = {
     "by_hand": gettext_lazy("an operator has paused it"),
+    "degraded": gettext_lazy("an operator lets the lists alone decide"),
     "no_replica": gettext_lazy("no replica takes calls"),
     "unreachable": gettext_lazy("no replica can be reached"),
     "connect_failed": gettext_lazy("no replica can be reached"),
@@ -224,6 +226,8 @@ def _banner(figures: Figures, backlog: Backlog) -> Banner | None:
         return _no_worker(backlog)
     if figures.replicas and not figures.serving:
         return _triton_away(backlog)
+    if figures.paused_because == DEGRADED:
+        return _degraded(backlog)
     if figures.paused_because:
         return Banner(
             "degraded",
@@ -263,6 +267,15 @@ def _triton_away(backlog: Backlog) -> Banner:
         _("Degraded"),
         _("Triton is away: rules only.") + " " + _waiting(backlog),
         _("Nothing is lost: what rules can't decide is judged when Triton is back."),
+    )
+
+
+def _degraded(backlog: Backlog) -> Banner:
+    return Banner(
+        "degraded",
+        _("Degraded"),
+        _("An operator lets the lists alone decide.") + " " + _waiting(backlog),
+        _("Nothing is lost: the model judges all of it when it is asked again."),
     )
 
 

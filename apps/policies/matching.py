@@ -41,12 +41,15 @@ class PatternError(ValueError):
 
 
 class RuleSpec(NamedTuple):
-    """One entry: what is looked for, and what a text that holds it is."""
+    """One entry: what is looked for, and what a text that holds it is. With `only_away` it says so
+    only while the model can't.
+    """
 
     kind: RuleKind
     pattern: str
     label: Label
     action: Action
+    only_away: bool = False
 
     @property
     def key(self) -> tuple[RuleKind, str]:
@@ -89,8 +92,16 @@ def _domain(folded: str) -> str:
 class Matcher:
     """The entries of one policy version, ready to be looked for. Never changes: safe to share."""
 
-    def __init__(self, rules: Iterable[tuple[int, RuleSpec]]) -> None:
-        self._ranked = sorted(rules, key=_standing)
+    def __init__(self, rules: Iterable[tuple[int, RuleSpec]], *, is_away: bool = False) -> None:
+        """Of entries with their ids, those that count.
+
+        Args:
+            rules: The entries.
+            is_away: Whether this is for while the model is away: then blocking entries count, all
+                of them; else those do that are not kept for that.
+        """
+        counting = (rule for rule in rules if _counts(rule[1], is_away=is_away))
+        self._ranked = sorted(counting, key=_standing)
         self._none = len(self._ranked)
         # Where the allowing ones begin.
         self._allow_from = sum(spec.action != Action.ALLOW for _, spec in self._ranked)
@@ -105,15 +116,12 @@ class Matcher:
         self._terms.link()
         self._most_labels = max((d.count(".") + 1 for d in self._domains), default=0)
 
-    def match(
-        self, text: str, undone: str | None = None, *, may_allow: bool = True
-    ) -> Matched | None:
+    def match(self, text: str, undone: str | None = None) -> Matched | None:
         """What the list makes of a text.
 
         Args:
             text: as it was written.
             undone: the same with its disguise undone, if there was any.
-            may_allow: whether an allowing entry may decide.
 
         Returns:
             None when the list has nothing to say.
@@ -125,7 +133,7 @@ class Matcher:
                 return self._matched(hidden, is_undone=True)
         if block < self._none:
             return self._matched(block)
-        if may_allow and undone is None and allow < self._none:
+        if undone is None and allow < self._none:
             return self._matched(allow)
         return None
 
@@ -152,6 +160,10 @@ class Matcher:
 
 
 _STRICTNESS = {Action.REMOVE: 0, Action.HOLD: 1, Action.ALLOW: 2}
+
+
+def _counts(spec: RuleSpec, *, is_away: bool) -> bool:
+    return spec.action != Action.ALLOW if is_away else not spec.only_away
 
 
 def _standing(rule: tuple[int, RuleSpec]) -> tuple[int, int]:

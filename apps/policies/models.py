@@ -108,10 +108,16 @@ class Rule(models.Model):
     key = models.CharField(max_length=200)
     label = models.CharField(max_length=8, choices=Label)
     action = models.CharField(max_length=8, choices=Action)
+    # Decides only while the model is away; otherwise the model judges alone.
+    only_away = models.BooleanField(default=False)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["rule_list", "kind", "key"], name="rule_unique"),
+            models.CheckConstraint(
+                condition=Q(only_away=False) | ~Q(action=Action.ALLOW),
+                name="rule_allows_only_beside_the_model",
+            ),
             models.CheckConstraint(
                 condition=Q(label=Label.OK, action=Action.ALLOW)
                 | (~Q(label=Label.OK) & ~Q(action=Action.ALLOW)),

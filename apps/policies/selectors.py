@@ -45,4 +45,6 @@ def rules_of(list_ids: Collection[int]) -> dict[int, list[tuple[int, RuleSpec]]]
 
 
 def spec_of(rule: Rule) -> RuleSpec:
-    return RuleSpec(RuleKind(rule.kind), rule.pattern, Label(rule.label), Action(rule.action))
+    return RuleSpec(
+        RuleKind(rule.kind), rule.pattern, Label(rule.label), Action(rule.action), rule.only_away
+    )

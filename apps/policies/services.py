@@ -178,6 +178,8 @@ def _changed(listed: Mapping[RuleKey, RuleSpec], change: RuleChange) -> dict[Rul
 def _check_rule(index: int, spec: RuleSpec) -> None:
     if (spec.label == Label.OK) != (spec.action == Action.ALLOW):
         raise RuleError(index, "ok_is_what_is_allowed")
+    if spec.only_away and spec.action == Action.ALLOW:
+        raise RuleError(index, "nothing_is_ok_because_the_model_is_away")
     try:
         _ = spec.key
     except PatternError as error:
@@ -196,6 +198,7 @@ def _write_rules(wanted: Mapping[RuleKey, RuleSpec]) -> RuleList | None:
             key=key,
             label=spec.label,
             action=spec.action,
+            only_away=spec.only_away,
         )
         for (_, key), spec in wanted.items()
     )
@@ -230,7 +233,7 @@ def _shown(
     shown: dict[str, Any] = {"version": version.number, "limits": limits}
     if rules:
         shown["entries"] = len(rules)
-        shown["rules"] = [list(map(str, spec)) for spec in rules.values()][:_SHOWN_RULES]
+        shown["rules"] = [spec._asdict() for spec in rules.values()][:_SHOWN_RULES]
     return shown
 
 

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from apps.scoring.controls import BreakerWish, Claiming, Standing, standing_limits
+from apps.scoring.controls import BreakerWish, Claiming, Judging, Standing, standing_limits
 from apps.scoring.models import Control, ControlKind
 from apps.scoring.pipeline import Pipeline
 from inference import BreakerState, ModerationClient, ReplicaState, ReplicaStatus
@@ -66,6 +66,9 @@ class ControlApplier:
         if control.kind == ControlKind.CLAIMING:
             hold = self._pipeline.held
             hold.set() if control.value == Claiming.PAUSED else hold.clear()
+        elif control.kind == ControlKind.JUDGING:
+            degraded = self._pipeline.degraded
+            degraded.set() if control.value == Judging.RULES else degraded.clear()
         elif control.kind == ControlKind.LIMITS:
             batch, in_flight = standing_limits(control)
             self._pipeline.pacer.limit(largest_batch=batch, most_in_flight_batches=in_flight)

@@ -159,6 +159,17 @@ _FETCH_UNJUDGED = f"""{_FETCH} AND NOT EXISTS (
 )"""
 
 
+_FETCH_WITHOUT_VERDICT = f"""{_FETCH} AND NOT EXISTS (
+  SELECT FROM scoring_verdict AS verdict WHERE verdict.message_id = message.id
+)"""
+
+
+def fetch_without_verdict(cursor: Cursor, chunk_ids: Sequence[int]) -> list[WaitingMessage]:
+    """The messages of chunks that the caller has locked, without those that anybody judged."""
+    cursor.execute(_FETCH_WITHOUT_VERDICT, [list(chunk_ids)], binary=True)
+    return [WaitingMessage(*row) for row in cursor.fetchall()]
+
+
 def fetch_messages(claim: Claim, *, release_id: int) -> list[WaitingMessage]:
     """The messages of a claim that still need a verdict of that release, in no order.
 

@@ -47,6 +47,13 @@ class Claiming(StrEnum):
     PAUSED = "paused"
 
 
+class Judging(StrEnum):
+    """Who judges: the model, with the lists before it, or the lists alone."""
+
+    MODEL = "by_model"
+    RULES = "by_rules"
+
+
 # Messages a batch, batches in flight a worker: least and most that may be asked for.
 BATCH_BOUNDS = (16, 4096)
 IN_FLIGHT_BOUNDS = (1, 8)
@@ -120,6 +127,19 @@ def set_claiming(user: User, claiming: Claiming) -> Control:
     """
     require(user, Permission.OPERATE_ACT)
     return _wish(user, ControlKind.CLAIMING, "", claiming.value)
+
+
+def set_judging(user: User, judging: Judging) -> Control:
+    """Have all workers degrade to the lists alone, or go back to the model.
+
+    Degraded they do as in an outage: blocking entries decide (`source=fallback`), all else stays
+    pending, and when the model judges again it judges every one of these messages.
+
+    Raises:
+        PermissionDenied: The user may not act on the machinery.
+    """
+    require(user, Permission.OPERATE_ACT)
+    return _wish(user, ControlKind.JUDGING, "", judging.value)
 
 
 def set_limits(user: User, *, largest_batch: int, most_in_flight_batches: int) -> Control:

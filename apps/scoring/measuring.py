@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from apps.scoring.claims import Claim
 from apps.scoring.pacing import Pacer
-from apps.scoring.samples import BY_HAND, Counters, Gauges, Sample, batch_bound
+from apps.scoring.samples import BY_HAND, DEGRADED, Counters, Gauges, Sample, batch_bound
 from apps.scoring.sinks import StoredVerdict
 from apps.scoring.slowest import BatchTrace, Slowest
 from apps.scoring.told import ClientEars
@@ -57,7 +57,7 @@ class Measurements:
         self._kinds: dict[str, Counter[str]] = {}
         self._gauges = Gauges()
         self._applied: Mapping[str, int] = {}
-        self._is_held = False
+        self._is_held = self._is_degraded = False
         self._started_s = time.time()
         self.ears = ClientEars()
         self._slowest = Slowest()
@@ -94,6 +94,14 @@ class Measurements:
         self._count(
             verdicts=len(stored.verdicts), batches=1, fenced=stored.fenced, released=released
         )
+        self._count_kinds(kinds)
+
+    def fell_back(self, verdicts: Sequence[StoredVerdict]) -> None:
+        """The lists alone have decided these."""
+        self._count(verdicts=len(verdicts))
+        self._count_kinds(_kinds(verdicts))
+
+    def _count_kinds(self, kinds: Mapping[str, Counter[str]]) -> None:
         with self._lock:
             for name, counter in kinds.items():
                 self._kinds.setdefault(name, Counter()).update(counter)
@@ -107,9 +115,9 @@ class Measurements:
     def flying(self, batches: int, messages: int, pacer: Pacer) -> None:
         self._gauges = Gauges(batches, messages, pacer.batch, pacer.paused_because)
 
-    def controlled(self, applied: Mapping[str, int], *, is_held: bool) -> None:
+    def controlled(self, applied: Mapping[str, int], *, is_held: bool, is_degraded: bool) -> None:
         """What this process has carried out of the operators' wishes."""
-        self._applied, self._is_held = applied, is_held
+        self._applied, self._is_held, self._is_degraded = applied, is_held, is_degraded
 
     def _count(self, **increments: int) -> None:
         with self._lock:
@@ -153,7 +161,9 @@ class Measurements:
         )
 
     def _gauges_now(self) -> Gauges:
-        because = BY_HAND if self._is_held else self._gauges.paused_because
+        because = self._gauges.paused_because
+        if self._is_held or self._is_degraded:
+            because = BY_HAND if self._is_held else DEGRADED
         return replace(self._gauges, paused_because=because, applied=dict(self._applied))
 
 

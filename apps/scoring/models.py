@@ -59,6 +59,12 @@ class Verdict(models.Model):
                 name="verdict_undetermined_is_held",
             )
         ]
+        indexes = [
+            # What the lists decided alone, to be compared with the model's verdicts since.
+            models.Index(
+                fields=["message"], condition=Q(source=Source.FALLBACK), name="verdict_fallback"
+            )
+        ]
 
 
 class StageSample(models.Model):
@@ -82,6 +88,7 @@ class ControlKind(models.TextChoices):
     CLAIMING = "claiming"
     LIMITS = "limits"
     MODEL = "model"
+    JUDGING = "judging"
 
 
 class ModelWish(models.TextChoices):

@@ -40,6 +40,8 @@ class Pacer:
     in_flight_batches: int = 0
     paused_because: str = ""
     paused_until_s: float = 0.0
+    # The last thing heard of Triton is that no replica answers.
+    is_away: bool = False
     _failures: int = 0
 
     def __post_init__(self) -> None:
@@ -59,7 +61,7 @@ class Pacer:
 
     def on_answer(self, messages: int, latency_ms: float, queue_ms: float) -> None:
         """A batch came back judged; its newest messages had waited `queue_ms` for the claim."""
-        self._failures, self.paused_because = 0, ""
+        self._failures, self.paused_because, self.is_away = 0, "", False
         self.in_flight_batches = self.limits.most_in_flight_batches
         target_ms = self.limits.latency_target_ms
         if latency_ms > target_ms > queue_ms or latency_ms > self.limits.longest_latency_ms:
@@ -71,12 +73,13 @@ class Pacer:
     def on_overload(self, kind: str, now_s: float) -> float:
         """Triton or our own door was full: smaller and fewer. Returns the pause in seconds."""
         self.batch = max(self.limits.smallest_batch, self.batch // 2)
-        self.in_flight_batches = 1
+        self.in_flight_batches, self.is_away = 1, False
         return self._pause(kind, now_s)
 
     def on_outage(self, kind: str, now_s: float) -> float:
         """No replica could answer. Returns the pause in seconds."""
         self.batch, self.in_flight_batches = self.limits.smallest_batch, 1
+        self.is_away = True
         return self._pause(kind, now_s)
 
     def _pause(self, kind: str, now_s: float) -> float:

@@ -32,10 +32,11 @@ from apps.scoring.claims import (
     release_chunks,
     suspect,
 )
+from apps.scoring.fallback import Fallback
 from apps.scoring.measuring import Measurements
 from apps.scoring.models import Source
 from apps.scoring.pacing import Pacer
-from apps.scoring.replicas import call_budget_s
+from apps.scoring.replicas import call_budget_s, takes_calls
 from apps.scoring.rulebook import ACTIONS, Rulebook
 from apps.scoring.ruling import rule
 from apps.scoring.sinks import StoredVerdict
@@ -64,6 +65,8 @@ class _Call:
     answer: Future[list[Classification]]
     sent_at_s: float
     answered_at_s: float = 0.0
+    # Only to see whether Triton answers: the lists have decided these.
+    is_probe: bool = False
 
     def on_answer(self, _: Future[list[Classification]]) -> None:
         self.answered_at_s = time.monotonic()
@@ -117,6 +120,17 @@ class _Outcome:
     latency_ms: float = 0.0
     # When the unfinished are due again.
     again_after_s: float = 0.0
+    answers: int = 0
+
+    @property
+    def has_no_answer(self) -> bool:
+        """Whether calls failed and none came back."""
+        return self.failure is not None and not self.answers
+
+    def leave_to_fallback(self) -> None:
+        """What the lists decided is decided again by them, as what it is: without the model."""
+        self.unfinished.update(verdict.chunk_id for verdict in self.verdicts)
+        self.verdicts.clear()
 
 
 class Pipeline:
@@ -130,15 +144,20 @@ class Pipeline:
         self.pacer = pacer or Pacer()
         self._claimer = Claimer()
         self._rulebook = Rulebook()
+        self._fallback = Fallback(self._rulebook)
         self._flying: deque[tuple[_Batch, Future[int]]] = deque()
         self._landers = ThreadPoolExecutor(LANDERS, thread_name_prefix="scoring-lander")
         self._news = threading.Event()
         self.stopping = threading.Event()
         # Set while an operator wants nothing claimed; what is in flight is stored all the same.
         self.held = threading.Event()
+        # Set while an operator wants the lists alone to decide, as in an outage.
+        self.degraded = threading.Event()
 
     def drain(self, *, for_s: float) -> int:
         """Judge what is due until nothing is, Triton is away, or `for_s` seconds have passed.
+
+        While Triton is away the lists decide what they can.
 
         Returns:
             How many verdicts were stored.
@@ -151,9 +170,12 @@ class Pipeline:
         try:
             while True:
                 self._take_off(until_s)
-                if not self._flying:
+                if self._flying:
+                    stored += self._await_news()
+                elif (decided := self._fall_back(until_s)) is None:
                     return stored
-                stored += self._await_news()
+                else:
+                    stored += decided
         except (OperationalError, InterfaceError):
             # The pool hands out connections of a server that is gone; this one is not to go back.
             connection.close()
@@ -161,8 +183,6 @@ class Pipeline:
         finally:
             self._flying.clear()
             self._show_flying()
-
-    # ---------- claim and send ----------
 
     def _take_off(self, until_s: float) -> None:
         while self._may_claim(until_s):
@@ -196,7 +216,36 @@ class Pipeline:
             and not self.pacer.pause_left_s(now_s)
             and not self.stopping.is_set()
             and not self.held.is_set()
+            and not self.degraded.is_set()
         )
+
+    # ---------- without the model ----------
+
+    def _fall_back(self, until_s: float) -> int | None:
+        """Let the lists decide of some that wait; None when it is not for them or nothing is left.
+
+        Chunks are looked at while the pause lasts that an outage brings: what comes after it is a
+        small batch that tries Triton again.
+        """
+        now_s = time.monotonic()
+        if self.stopping.is_set() or self.held.is_set() or now_s >= until_s:
+            return None
+        if not self.degraded.is_set() and not (self.pacer.pause_left_s(now_s) and self._is_away()):
+            return None
+        decided = self._fallback.decide_some()
+        if decided is None:
+            return None
+        self._measured.fell_back(decided)
+        return len(decided)
+
+    def _is_away(self) -> bool:
+        """One call that failed is no outage: nobody may be left who would take another."""
+        return self.pacer.is_away and not self._takes_calls()
+
+    def _takes_calls(self) -> bool:
+        return any(map(takes_calls, self._client.replica_states()))
+
+    # ---------- claim and send ----------
 
     def _claim_and_send(self) -> _Batch | None:
         started_s = time.monotonic()
@@ -208,22 +257,26 @@ class Pipeline:
         claimed_at_s = time.monotonic()
         claim_ms = (claimed_at_s - started_s) * 1000
         self._measured.claimed(claim, claim_ms)
-        ruled, messages = rule(messages, self._rulebook)
+        everything = messages
+        ruled, messages = rule(everything, self._rulebook)
         if claim.is_suspect:
             self._try_one_by_one(claim, ruled, messages, claimed_at_s)
             return self._claim_and_send()
         batch = _Batch(claim, ruled, [], claimed_at_s, 0.0, len(messages), claim_ms)
         batch.calls = [self._send(part) for part in _cut(messages, settings.SCORING_CALL_SIZE)]
+        if everything and not batch.calls and not self._takes_calls():
+            # Else nobody would notice that Triton is back, or that it is gone.
+            batch.calls = [self._send(everything[:1], is_probe=True)]
         batch.sent_at_s = time.monotonic()
         self._measured.encoded((batch.sent_at_s - claimed_at_s) * 1000)
         return batch
 
-    def _send(self, messages: Sequence[WaitingMessage]) -> _Call:
+    def _send(self, messages: Sequence[WaitingMessage], *, is_probe: bool = False) -> _Call:
         texts = [message.text for message in messages]
         sent_at_s = time.monotonic()
         deadline = Deadline.after(call_budget_s(), now_s=sent_at_s)
         answer = self._client.classify_nowait(texts, deadline=deadline)
-        call = _Call(messages, answer, sent_at_s)
+        call = _Call(messages, answer, sent_at_s, is_probe=is_probe)
         answer.add_done_callback(call.on_answer)
         return call
 
@@ -278,6 +331,8 @@ class Pipeline:
         if batch.calls:
             outcome.latency_ms = (answered_at_s - batch.sent_at_s) * 1000
             outcome.again_after_s = self._adapt(outcome.failure, batch, outcome.latency_ms)
+        if outcome.has_no_answer and self.pacer.is_away:
+            outcome.leave_to_fallback()
         stored = self._store(batch.claim, outcome, batch.claimed_at_s)
         trace = batch.trace(answered_at_s=answered_at_s, stored_at_s=time.monotonic())
         self._measured.traced(trace)
@@ -312,7 +367,10 @@ class Pipeline:
             outcome.failure = error
             outcome.unfinished.update(m.id >> CHUNK_ID_BITS for m in call.messages)
             return
+        outcome.answers += 1
         self._measured.answered(call.latency_ms())
+        if call.is_probe:
+            return
         self._judge(call.messages, answers, outcome)
 
     def _judge(

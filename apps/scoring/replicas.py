@@ -7,7 +7,16 @@ import re
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from inference import ClientConfig, DeadlineConfig, Hooks, ModerationClient, ReplicaConfig
+from inference import (
+    BreakerState,
+    ClientConfig,
+    DeadlineConfig,
+    Hooks,
+    ModerationClient,
+    ReplicaConfig,
+    ReplicaState,
+    ReplicaStatus,
+)
 
 _REPLICA = re.compile(
     r"(?:(?P<name>[^=]+)=)?(?P<host>\[[^\]]+\]|[^:\[\]]+)"
@@ -39,6 +48,14 @@ def _replica(value: str, number: int) -> ReplicaConfig:
         http=f"{host}:{found['http']}" if found["http"] else None,
         metrics=f"{host}:{found['metrics']}" if found["metrics"] else None,
     )
+
+
+_TAKING = {BreakerState.CLOSED, BreakerState.RAMPING, BreakerState.FORCED_CLOSED}
+
+
+def takes_calls(replica: ReplicaState) -> bool:
+    """Whether a call would be sent there now; one probe of a half-open breaker does not count."""
+    return replica.state == ReplicaStatus.READY and replica.breaker in _TAKING
 
 
 def call_budget_s() -> float:

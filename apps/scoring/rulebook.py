@@ -64,8 +64,9 @@ class Rulebook:
         self._in_force: dict[int, Thresholds] = {}
         self._default = 0
         self._policy_of_group: dict[int, int] = {}
-        # By list: a list never changes, so one that is known is not read again.
-        self._matchers: dict[int, Matcher] = {}
+        # By list, beside the model and in its absence. A list never changes, so one that is known
+        # is not read again.
+        self._matchers: dict[int, tuple[Matcher, Matcher]] = {}
         self.release_id = 0
         self.rules_release_id = 0
 
@@ -87,10 +88,11 @@ class Rulebook:
         self.rules_release_id = active[ReleaseKind.RULES]
         self._read_at_s = read_at_s
 
-    def _read_matchers(self) -> dict[int, Matcher]:
+    def _read_matchers(self) -> dict[int, tuple[Matcher, Matcher]]:
         wanted = {t.rule_list_id for t in self._in_force.values() if t.rule_list_id is not None}
         new = {
-            id_: Matcher(rules) for id_, rules in rules_of(wanted - self._matchers.keys()).items()
+            id_: (Matcher(rules), Matcher(rules, is_away=True))
+            for id_, rules in rules_of(wanted - self._matchers.keys()).items()
         }
         return {id_: new.get(id_) or self._matchers[id_] for id_ in wanted}
 
@@ -104,10 +106,16 @@ class Rulebook:
         """Grows whenever any policy changes."""
         return max(thresholds.version_id for thresholds in self._in_force.values())
 
-    def matcher(self, group_id: int) -> Matcher | None:
-        """The lists that a group's messages are looked at with; None when they have no entries."""
+    def matcher(self, group_id: int, *, is_away: bool = False) -> Matcher | None:
+        """The lists that a group's messages are looked at with; None when they have no entries.
+
+        Args:
+            group_id: The group.
+            is_away: Whether they stand in for the model, or decide before it.
+        """
         thresholds = self._thresholds(self._policy_of_group.get(group_id, self._default))
-        return self._matchers.get(thresholds.rule_list_id or 0)
+        matchers = self._matchers.get(thresholds.rule_list_id or 0)
+        return None if matchers is None else matchers[is_away]
 
     def version_id(self, group_id: int) -> int:
         """The policy version that a group's messages are judged by."""

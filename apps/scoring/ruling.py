@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from apps.policies.matching import Matched, Matcher
+from apps.policies.matching import Matched
 from apps.policies.models import Action
 from apps.releases.training.paths import TOKENIZER_DIR, load_normalizer
 from apps.scoring.claims import WaitingMessage
@@ -36,8 +36,9 @@ def rule_alone(
     messages: Sequence[WaitingMessage], rulebook: Rulebook
 ) -> tuple[list[StoredVerdict], list[WaitingMessage]]:
     """The same while there is no model: only blocking entries decide, since nothing is to be ok
-    because something failed. The verdicts are of `source=fallback`, under the rules' own release,
-    so that the model can judge these messages, too, when it is back.
+    because something failed, those too that are kept for this. The verdicts are of
+    `source=fallback`, under the rules' own release, so that the model can judge these messages,
+    too, when it is back.
     """
     return _rule(messages, rulebook, Source.FALLBACK, rulebook.rules_release_id)
 
@@ -47,7 +48,8 @@ def _rule(
 ) -> tuple[list[StoredVerdict], list[WaitingMessage]]:
     if not rulebook.has_rules:
         return [], list(messages)
-    matchers = [rulebook.matcher(message.group_id) for message in messages]
+    is_away = source is Source.FALLBACK
+    matchers = [rulebook.matcher(message.group_id, is_away=is_away) for message in messages]
     if not any(matchers):
         return [], list(messages)
     undone = _undo([message.text for message in messages])
@@ -55,20 +57,12 @@ def _rule(
     left: list[WaitingMessage] = []
     for row, (message, matcher) in enumerate(zip(messages, matchers, strict=True)):
         text, mask = undone.get(row, (None, 0))
-        found = _match(matcher, message.text, text, source)
+        found = None if matcher is None else matcher.match(message.text, text)
         if found is None:
             left.append(message)
         else:
             verdicts.append(_verdict(message, found, mask, rulebook, source, release_id))
     return verdicts, left
-
-
-def _match(
-    matcher: Matcher | None, text: str, undone: str | None, source: Source
-) -> Matched | None:
-    if matcher is None:
-        return None
-    return matcher.match(text, undone, may_allow=source != Source.FALLBACK)
 
 
 def _verdict(

@@ -23,6 +23,8 @@ KEPT_FOR = timedelta(hours=1)
 HEARTBEAT_LOST_AFTER = timedelta(seconds=5)
 # `Gauges.paused_because` while an operator wants nothing claimed.
 BY_HAND = "by_hand"
+# The same while an operator wants the lists alone to decide.
+DEGRADED = "degraded"
 
 # Stages in the order of a message's way; the names under `Sample.sketches`.
 STAGES: tuple[str, ...] = (

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from apps.chat.models import CHUNK_ID_BITS
 from apps.policies.models import Action, Label
 from apps.scoring.models import Source
 
@@ -32,6 +33,11 @@ class StoredVerdict(NamedTuple):
     scores: tuple[float, float, float, float] | None
     reasons: tuple[str, ...]
     undone: int = 0
+
+    @property
+    def chunk_id(self) -> int:
+        """The chunk that its message came in."""
+        return self.message_id >> CHUNK_ID_BITS
 
 
 VerdictSink = Callable[[Sequence[StoredVerdict]], None]

@@ -96,10 +96,19 @@ def _store(
         if leave_out_judged:
             out |= _judged_ids(cursor, verdicts)
         kept, times = _only(verdicts, timings, held, out, is_all=len(held) == len(claim.chunks))
-        _copy(cursor, kept, times)
-    feed_sinks(kept)
-    tell_viewers(kept)
+        insert_verdicts(cursor, kept, times)
     return Stored(kept, len(claim.chunks) - len(held))
+
+
+def insert_verdicts(
+    cursor: Cursor, verdicts: Sequence[StoredVerdict], timings: Sequence[Timing]
+) -> None:
+    """Write verdicts with all that follows from them. The caller has locked their chunks, and
+    left out messages that were deleted.
+    """
+    _copy(cursor, verdicts, timings)
+    feed_sinks(verdicts)
+    tell_viewers(verdicts)
 
 
 _LOCK = "SELECT id FROM chat_chunk WHERE claim_id = %s AND id = ANY(%s) FOR UPDATE"

@@ -111,7 +111,11 @@ class Worker:
 
     def _apply_controls(self) -> None:
         applied = self.controls.apply()
-        self.measurements.controlled(applied, is_held=self.pipeline.held.is_set())
+        self.measurements.controlled(
+            applied,
+            is_held=self.pipeline.held.is_set(),
+            is_degraded=self.pipeline.degraded.is_set(),
+        )
 
     def _sample(self) -> None:
         self._apply_controls()

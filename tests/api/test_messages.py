@@ -13,7 +13,7 @@ from apps.chat.models import Chunk, Message
 from apps.policies.models import Action, Label
 from apps.releases.models import Release, ReleaseKind
 from apps.review.models import Decision, ReviewItem, ReviewState
-from apps.scoring.models import Source
+from apps.scoring.models import Source, Verdict
 from tests.api.conftest import Api, is_problem, message, pointers
 from tests.factories import ReviewItemFactory, UserFactory, VerdictFactory
 
@@ -151,6 +151,7 @@ class TestGet:
             "model": {"name": "moderation", "version": "1"},
             "reasons": ["invisible_chars"],
             "timings_ms": {"queue": 4.0, "inference": 6.0, "total": 12.0},
+            "fallback": None,
         }
 
     async def test_shows_that_nothing_could_judge(self, api: Api) -> None:
@@ -176,6 +177,31 @@ class TestGet:
         found = await api.get(stored.json()["id"])
 
         assert (found["verdict"]["source"], found["verdict"]["label"]) == ("model", "spam")
+        assert found["verdict"]["fallback"] == {"label": "ad", "action": "hold", "changed": True}
+
+    async def test_fallback_alone_has_no_model_and_nothing_to_compare(self, api: Api) -> None:
+        stored = await api.post(message())
+        await sync_to_async(_judge_by_rules_and_model)()
+        await Verdict.objects.filter(source=Source.MODEL).adelete()
+
+        verdict = (await api.get(stored.json()["id"]))["verdict"]
+
+        assert (verdict["source"], verdict["model"]) == ("fallback", None)
+        assert verdict["fallback"] is None
+
+    async def test_entry_that_decides_after_an_outage_goes_over_the_fallback(
+        self, api: Api
+    ) -> None:
+        stored = await api.post(message())
+        await sync_to_async(_judge_by_rules_and_model)()
+        await Verdict.objects.filter(source=Source.MODEL).aupdate(
+            source=Source.RULES, label=Label.AD
+        )
+
+        verdict = (await api.get(stored.json()["id"]))["verdict"]
+
+        assert (verdict["source"], verdict["model"]) == ("rules", None)
+        assert verdict["fallback"] == {"label": "ad", "action": "hold", "changed": False}
 
     async def test_a_person_goes_over_the_model_until_undone(self, api: Api) -> None:
         stored = await api.post(message())

@@ -23,11 +23,12 @@ pytestmark = pytest.mark.django_db
 PAGE, PROGRESS = "/operate/controls/", "/operate/controls/progress/"
 REPLICA, BREAKER = "/operate/controls/replica/", "/operate/controls/breaker/"
 CLAIMING, LIMITS = "/operate/controls/claiming/", "/operate/controls/limits/"
-MODEL = "/operate/controls/model/"
+MODEL, JUDGING = "/operate/controls/model/", "/operate/controls/judging/"
 ACTIONS = {
     REPLICA: {"target": "triton-1", "wish": "draining"},
     BREAKER: {"target": "triton-1", "wish": "forced_open"},
     CLAIMING: {"wish": "paused"},
+    JUDGING: {"wish": "by_rules"},
     MODEL: {"target": "moderation", "wish": "loaded"},
     LIMITS: {"largest_batch": "256", "most_in_flight_batches": "3"},
 }
@@ -134,10 +135,13 @@ def test_what_is_wanted_already_is_not_offered_again(operator: Client) -> None:
     assert {"draining", "ejected", "serving", "forced_open", "auto", "paused"} <= buttons(operator)
     operator.post(REPLICA, ACTIONS[REPLICA])
     operator.post(CLAIMING, ACTIONS[CLAIMING])
+    operator.post(JUDGING, ACTIONS[JUDGING])
     offered = buttons(operator)
+    assert "by_rules" not in offered
+    assert "lists alone" in read(operator, PROGRESS)
     assert "draining" not in offered
     assert "paused" not in offered
-    assert {"serving", "running"} <= offered
+    assert {"serving", "running", "by_model"} <= offered
 
 
 def test_each_action_says_what_it_does_before_it_is_done(operator: Client) -> None:
@@ -147,6 +151,7 @@ def test_each_action_says_what_it_does_before_it_is_done(operator: Client) -> No
         "It gets nothing more until it is readmitted.",
         "No message goes there until the breaker is reset.",
         "They are stored and wait; what is in flight is judged.",
+        "Blocking entries decide; all else waits for the model.",
     ):
         assert question in page
 

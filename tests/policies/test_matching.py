@@ -30,10 +30,10 @@ def allowed(spec: RuleSpec) -> RuleSpec:
     return spec._replace(label=Label.OK, action=Action.ALLOW)
 
 
-def match(text: str, *specs: RuleSpec, may_allow: bool = True) -> Matched | None:
+def match(text: str, *specs: RuleSpec, is_away: bool = False) -> Matched | None:
     """As a worker does it: with what the model's normaliser undoes, if anything."""
     undone, _ = NORMALIZER.undo([text]).get(0, (None, 0))
-    return Matcher(enumerate(specs)).match(text, undone, may_allow=may_allow)
+    return Matcher(enumerate(specs), is_away=is_away).match(text, undone)
 
 
 def found(text: str, spec: RuleSpec) -> bool:
@@ -177,8 +177,8 @@ def test_entry_that_cannot_be_used_is_refused(kind: RuleKind, pattern: str, faul
 # ---------- which entry decides ----------
 
 
-def decided(text: str, *specs: RuleSpec, may_allow: bool = True) -> int | None:
-    matched = match(text, *specs, may_allow=may_allow)
+def decided(text: str, *specs: RuleSpec, is_away: bool = False) -> int | None:
+    matched = match(text, *specs, is_away=is_away)
     return None if matched is None else matched.rule_id
 
 
@@ -195,7 +195,7 @@ def test_blocking_wins_over_allowing() -> None:
 
 
 def test_allowing_does_not_count_where_it_must_not() -> None:
-    assert decided("coins", allowed(term("coins")), may_allow=False) is None
+    assert decided("coins", allowed(term("coins")), is_away=True) is None
     assert decided("c\u200boins", allowed(term("coins"))) is None
     assert decided("free c\u200boins", allowed(term("free"))) is None
 
@@ -216,6 +216,14 @@ def test_narrowest_listed_domain_decides_about_a_host() -> None:
     assert decided("x.good.evil.example", *listed) == 1
     assert decided("evil.example", *listed) == 0
     assert decided("good.evil.example evil.example", *listed) == 0
+
+
+def test_entry_kept_for_an_outage_counts_only_then() -> None:
+    kept = term("coins")._replace(only_away=True)
+    assert decided("coins", kept) is None
+    assert decided("coins", kept, is_away=True) == 0
+    assert decided("coins", term("coins", action=Action.HOLD), kept) == 0
+    assert decided("coins", term("coins", action=Action.HOLD), kept, is_away=True) == 1
 
 
 def test_match_says_whether_a_disguise_hid_it() -> None:

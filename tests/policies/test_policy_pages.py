@@ -214,7 +214,12 @@ def test_entry_that_cannot_be_used_is_named_by_its_line(
 
 @pytest.mark.parametrize(
     "sent",
-    [{"entry_kind": "regex"}, {"entry_outcome": "ok:remove"}, {"entries": "a\x00b"}],
+    [
+        {"entry_kind": "regex"},
+        {"entry_outcome": "ok:remove"},
+        {"entry_when": "sometimes"},
+        {"entries": "a\x00b"},
+    ],
 )
 def test_form_that_our_page_cannot_send_is_refused(
     console: Client, policy: Policy, sent: dict[str, str]
@@ -234,6 +239,17 @@ def test_conflict_keeps_what_was_typed_and_ticked(
     assert 'value="term:coins" checked' in html
     assert 'value="term:pills">' in html
     assert ">chips</textarea>" in html
+
+
+def test_entry_may_be_kept_for_when_the_model_is_away(console: Client, policy: Policy) -> None:
+    kept = {"entries": "coins", "entry_when": "away", "entry_outcome": "ad:hold"}
+    publish(console, policy, **kept)
+    html = read(console, f"/policies/{policy.pk}/")
+    assert "hold <span" in html
+    assert "while the model is away</span>" in html
+    answer = publish(console, policy, based_on="2", **{**kept, "entry_outcome": "ok:allow"})
+    assert answer.status_code == 422
+    assert "Nothing is allowed because the model is away." in answer.content.decode()
 
 
 def test_more_entries_than_allowed_are_refused(

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
 
+from apps.accounts.models import Role
 from apps.chat.services import NewMessage, ingest_messages
-from apps.scoring import sinks
+from apps.policies.matching import RuleSpec
+from apps.policies.models import Action, Label, Policy, PolicyVersion, RuleKind
+from apps.policies.services import RuleChange, RuleKey, limits_of, newest_version, publish_version
+from apps.scoring import rulebook, sinks
 from apps.scoring.measuring import Measurements
 from apps.scoring.pipeline import Pipeline
 from apps.scoring.replicas import new_client
 from apps.scoring.sinks import StoredVerdict
-from tests.factories import active_release, default_policy_version
+from tests.factories import UserFactory, active_release, default_policy_version
 
 # Scores by the text's own words: see scorer/1/model.py there.
 SCRIPTED_MODELS = Path(__file__).parent.parent / "inference" / "models"
 
 Say = Callable[..., list[int]]
+Publish = Callable[..., PolicyVersion]
 
 
 @pytest.fixture(autouse=True)
@@ -71,3 +76,31 @@ def pipeline(scripted_triton: Any, settings: Settings) -> Iterator[Pipeline]:
     settings.TRITON_REPLICAS = [scripted_triton.ready()["triton_replicas"]]
     with new_client() as client:
         yield Pipeline(client, Measurements("worker"))
+
+
+def term(pattern: str, label: Label = Label.AD, action: Action = Action.REMOVE) -> RuleSpec:
+    return RuleSpec(RuleKind.TERM, pattern, label, action)
+
+
+@pytest.fixture
+def publish(in_force: None, monkeypatch: pytest.MonkeyPatch) -> Publish:
+    """Changes the entries of a policy, the default one unless another is named."""
+    monkeypatch.setattr(rulebook, "REFRESH_EVERY_S", 0.0)
+    admin = UserFactory(role=Role.ADMIN)
+
+    def add(
+        *specs: RuleSpec, policy: Policy | None = None, removed: Collection[RuleKey] = ()
+    ) -> PolicyVersion:
+        policy = policy or Policy.objects.get(is_default=True)
+        newest = newest_version(policy)
+        change = RuleChange(specs, removed)
+        return publish_version(
+            admin,
+            policy.pk,
+            limits_of(newest),
+            note="",
+            based_on=newest.number,
+            rules=change,
+        )
+
+    return add

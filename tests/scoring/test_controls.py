@@ -17,12 +17,14 @@ from apps.scoring.controls import (
     BATCH_BOUNDS,
     BreakerWish,
     Claiming,
+    Judging,
     OutOfBoundsError,
     Standing,
     UnknownTargetError,
     effects,
     set_breaker,
     set_claiming,
+    set_judging,
     set_limits,
     set_standing,
 )
@@ -31,13 +33,13 @@ from apps.scoring.models import Control, Verdict
 from apps.scoring.pacing import Limits, Pacer
 from apps.scoring.pipeline import Pipeline
 from apps.scoring.replicas import new_client
-from apps.scoring.samples import BY_HAND
+from apps.scoring.samples import BY_HAND, DEGRADED
 from apps.scoring.worker import Worker
 from inference import BreakerState, ModerationClient, ReplicaStatus
 from moderation_site.local.servers_process import ServersProcess
 from tests.factories import UserFactory
 from tests.inference.support import replicas_of
-from tests.scoring.conftest import SCRIPTED_MODELS, Say
+from tests.scoring.conftest import SCRIPTED_MODELS, Publish, Say, term
 
 FIRST, SECOND = "triton-1", "triton-2"
 
@@ -192,6 +194,31 @@ def test_paused_worker_claims_nothing_and_says_why(
     assert Verdict.objects.filter(message_id__in=ids).count() == 2
 
 
+def test_degraded_worker_lets_the_lists_alone_decide_and_says_so(
+    replicas: None, operator: User, say: Say, publish: Publish
+) -> None:
+    publish(term("coins"))
+    coins, hello = say("coins", "hello")
+    wish = set_judging(operator, Judging.RULES)
+    worker = Worker()
+    try:
+        assert worker.drain() == 1
+        worker._sample()
+        gauges = worker.measurements.take_sample([]).gauges
+        assert (gauges.paused_because, gauges.applied[wish.key]) == (DEGRADED, wish.version)
+        assert dict(Verdict.objects.values_list("message_id", "source")) == {coins: "fallback"}
+        set_judging(operator, Judging.MODEL)
+        worker._sample()
+        assert worker.drain() == 2
+        assert worker.measurements.take_sample([]).gauges.paused_because == ""
+    finally:
+        worker.client.close()
+    assert Verdict.objects.get(message_id=hello).source == "model"
+    after = AuditEvent.objects.latest("pk").after
+    assert after is not None
+    assert after["value"] == "by_model"
+
+
 def test_limits_bound_the_pace_at_once_and_later() -> None:
     pacer = Pacer()
     pacer.limit(largest_batch=64, most_in_flight_batches=1)
@@ -231,6 +258,7 @@ def test_only_operators_and_admins_may_act(replicas: None) -> None:
             lambda user=user: set_standing(user, FIRST, Standing.DRAINING),
             lambda user=user: set_breaker(user, FIRST, BreakerWish.FORCED_OPEN),
             lambda user=user: set_claiming(user, Claiming.PAUSED),
+            lambda user=user: set_judging(user, Judging.RULES),
             lambda user=user: set_limits(user, largest_batch=256, most_in_flight_batches=2),
         ):
             with pytest.raises(PermissionDenied):
@@ -288,7 +316,7 @@ def test_effect_counts_the_workers_that_carried_the_newest_wish_out(
 ) -> None:
     control = set_standing(operator, FIRST, Standing.DRAINING)
     early, late = Measurements("worker"), Measurements("worker")
-    early.controlled(applier(client).apply(), is_held=False)
+    early.controlled(applier(client).apply(), is_held=False, is_degraded=False)
     samples = [m.take_sample([]) for m in (early, late)]
     effect = effects([control], samples)[control.key]
     assert (effect.applied, effect.workers, effect.is_everywhere) == (1, 2, False)

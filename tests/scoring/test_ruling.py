@@ -9,45 +9,15 @@ import pytest
 from apps.accounts.models import Role
 from apps.chat.assignments import assign_group
 from apps.chat.models import Chunk, Group
-from apps.policies.matching import RuleSpec
-from apps.policies.models import Action, Label, Policy, PolicyVersion, RuleKind
-from apps.policies.services import RuleChange, limits_of, newest_version, publish_version
+from apps.policies.models import Action, Label, Policy, PolicyVersion
 from apps.scoring import rulebook
 from apps.scoring.models import Source, Verdict
 from apps.scoring.pipeline import Pipeline
 from apps.scoring.sinks import StoredVerdict
 from tests.factories import UserFactory, active_release
-from tests.scoring.conftest import Say
+from tests.scoring.conftest import Publish, Say, term
 
 PLENTY_S = 60.0
-
-Publish = Callable[..., PolicyVersion]
-
-
-def term(pattern: str, label: Label = Label.AD, action: Action = Action.REMOVE) -> RuleSpec:
-    return RuleSpec(RuleKind.TERM, pattern, label, action)
-
-
-@pytest.fixture
-def publish(in_force: None, monkeypatch: pytest.MonkeyPatch) -> Publish:
-    """Adds entries to a policy, the default one unless another is named."""
-    monkeypatch.setattr(rulebook, "REFRESH_EVERY_S", 0.0)
-    admin = UserFactory(role=Role.ADMIN)
-
-    def add(*specs: RuleSpec, policy: Policy | None = None) -> PolicyVersion:
-        policy = policy or Policy.objects.get(is_default=True)
-        newest = newest_version(policy)
-        change = RuleChange(added=specs)
-        return publish_version(
-            admin,
-            policy.pk,
-            limits_of(newest),
-            note="",
-            based_on=newest.number,
-            rules=change,
-        )
-
-    return add
 
 
 def test_entry_decides_instead_of_the_model(
