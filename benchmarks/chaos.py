@@ -1,10 +1,12 @@
 """Messages with edits and deletions while processes are killed and frozen at random, seeded.
 
-Each trial sends messages by REST to a running stack; meanwhile workers, Triton replicas, Redis and
-PostgreSQL are killed with SIGKILL or stopped for some seconds, and the supervisor restarts what
-died. Then every stored revision must have exactly one verdict, the one that its own text gets when
-Triton is asked directly; a deleted message none that came after its deletion; every held message
-one review item; no outbox event may be there twice. Trials repeat until the time is over.
+Each trial sends messages by REST to a running stack; meanwhile workers, Triton replicas (now and
+then all of them), Redis and PostgreSQL are killed with SIGKILL or stopped for some seconds, and the
+supervisor restarts what died. Lists decide of some messages, of some only while Triton is away.
+Then every stored revision must have exactly one verdict besides what the lists said in an outage,
+the one that its own text gets when lists and Triton are asked directly; a deleted message none that
+came after its deletion; every held message one review item; every verdict must be told by one
+outbox event, and by no second one. Trials repeat until the time is over.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,11 +29,17 @@ from urllib.parse import urlencode, urlsplit
 import psutil
 import psycopg
 
+from apps.policies.matching import Matcher, RuleSpec
+from apps.policies.models import Action, Label, RuleKind
 from benchmarks.stack import read_ready, running_stack
 from benchmarks.texts import chat_texts
 from inference import LABELS, Classification, ClientConfig, ModerationClient, ReplicaConfig
 
-VICTIMS = ("worker", "worker-2", "triton-1", "triton-2", "redis", "postgres")
+VICTIMS = ("worker", "worker-2", "triton-1", "triton-2", "redis", "postgres", "triton")
+TRITONS = ("triton-1", "triton-2")
+# Of the texts' own words: one entry that always decides, one that does only while Triton is away.
+ALWAYS = RuleSpec(RuleKind.TERM, "crypto signals", Label.AD, Action.REMOVE)
+AWAY = RuleSpec(RuleKind.TERM, "selling", Label.SPAM, Action.HOLD, only_away=True)
 PAUSE_S = (0.8, 2.5)
 FROZEN_S = (0.5, 7.0)
 SENDERS = 4
@@ -88,6 +96,7 @@ class Trial:
 
     def run(self) -> dict[str, Any]:
         source = random.Random(self.seed)
+        self._publish_entries()
         texts = chat_texts(self.messages * 2, seed=self.seed)
         with ThreadPoolExecutor(1) as breaker:
             breaking = breaker.submit(self._break_things, source.random())
@@ -100,6 +109,17 @@ class Trial:
             "freezes": self.kills["frozen"],
             **self._verify(),
         }
+
+    def _publish_entries(self) -> None:
+        """As an admin does: a new version of the default policy, with a list."""
+        with self._database() as database, database.transaction():
+            list_id = _one(database, "INSERT INTO policies_rulelist DEFAULT VALUES RETURNING id")
+            for spec in (ALWAYS, AWAY):
+                kind, pattern, label, action, only_away = spec
+                row = [list_id, kind, pattern, spec.key[1], label, action, only_away]
+                database.execute(_ADD_RULE, row)
+            version_id = _one(database, _ADD_VERSION, [list_id])
+            database.execute(_COPY_THRESHOLDS, [version_id, version_id])
 
     # ---------- what backends do ----------
 
@@ -165,7 +185,9 @@ class Trial:
             for _ in range(self.blows):
                 time.sleep(source.uniform(*PAUSE_S))
                 freeze_s = source.uniform(*FROZEN_S) if source.random() < 0.4 else 0.0
-                self._strike(source.choice(VICTIMS), freeze_s)
+                victim = source.choice(VICTIMS)
+                for name in TRITONS if victim == "triton" else (victim,):
+                    self._strike(name, 0.0 if victim == "triton" else freeze_s)
                 self.blows_done += 1
         finally:
             self.blows_done = self.blows  # whoever waits for the next blow goes on
@@ -204,25 +226,36 @@ class Trial:
             pattern = f"chaos-{self.run_id}-%"
             rows = database.execute(_REVISIONS, [pattern]).fetchall()
             held = _one(database, _HELD_WITHOUT_ITEM, [pattern])
-            outbox = _one(database, _OUTBOX_TWICE)
+            outbox = database.execute(_OUTBOX).fetchone()
+        assert outbox is not None
         living = [row for row in rows if not row[2]]
-        texts = {text: "" for _, text, _, _, _ in living}
+        texts = {text: "" for _, text, *_ in living}
         expected = dict(zip(texts, self._ask_triton(list(texts)), strict=True))
+        ruled = _ruled(ALWAYS, texts)
+        expected |= ruled
+        alone = _ruled(AWAY, texts) | ruled
         return {
             "revisions": len(rows),
             "deleted": len(rows) - len(living),
             "not_stored": self.messages - len({row[0] for row in rows}),
-            "lost": sum(len(labels) == 0 for _, _, _, labels, _ in living),
-            "doubled": sum(len(labels) > 1 for _, _, _, labels, _ in rows),
+            "lost": sum(len(labels) == 0 for _, _, _, labels, _, _ in living),
+            "doubled": sum(len(labels) > 1 for _, _, _, labels, _, _ in rows),
             "wrong": sum(
                 label is not None and label != expected[text]
-                for _, text, _, labels, _ in living
+                for _, text, _, labels, _, _ in living
                 for label in labels
             ),
-            "undetermined": sum(label is None for *_, labels, _ in living for label in labels),
+            "ruled": sum(text in ruled for _, text, *_ in living),
+            "fallbacks": sum(label is not None for *_, label in rows),
+            "wrong_fallbacks": sum(
+                label is not None and label != alone.get(text) for _, text, *_, label in living
+            ),
+            "undetermined": sum(label is None for *_, labels, _, _ in living for label in labels),
             "judged_after_deletion": sum(row[4] for row in rows),
             "held_without_item": held,
-            "outbox_twice": outbox,
+            "outbox_twice": outbox[0],
+            "outbox_missing": outbox[1],
+            "outbox_unfounded": outbox[2],
         }
 
     def _ask_triton(self, texts: list[str]) -> list[str]:
@@ -234,12 +267,13 @@ class Trial:
         return [LABELS[max(range(4), key=answer.scores.__getitem__)] for answer in answers]
 
 
-# Each stored revision: its id, text, whether deleted, its verdicts' labels, and how many of these
-# came after the deletion, which is dated when it has waited for verdicts under way.
+# Each stored revision: its id, text, whether deleted, its verdicts' labels, how many came after the
+# deletion, which is dated when it has waited for verdicts under way, and what the lists said alone.
 _REVISIONS = """
 SELECT message.external_id, message.text, message.deleted_at IS NOT NULL,
-  coalesce(array_agg(verdict.label) FILTER (WHERE verdict.message_id IS NOT NULL), '{}'),
-  count(*) FILTER (WHERE verdict.created_at > message.deleted_at)
+  coalesce(array_agg(verdict.label) FILTER (WHERE verdict.source <> 'fallback'), '{}'),
+  count(*) FILTER (WHERE verdict.created_at > message.deleted_at),
+  max(verdict.label) FILTER (WHERE verdict.source = 'fallback')
 FROM chat_group AS its
 JOIN chat_message AS message ON message.group_id = its.id
 LEFT JOIN scoring_verdict AS verdict ON verdict.message_id = message.id
@@ -253,9 +287,43 @@ JOIN scoring_verdict AS verdict ON verdict.message_id = message.id
 LEFT JOIN review_reviewitem AS item ON item.message_id = message.id
 WHERE its.external_id LIKE %s AND verdict.action = 'hold' AND item.message_id IS NULL
 """
-_OUTBOX_TWICE = """
-SELECT count(*) - count(DISTINCT (kind, key)) FROM webhooks_outboxevent
+# Verdicts told more than once, told never, and told without being there.
+_OUTBOX = """
+WITH told AS (
+  SELECT (event.payload ->> 'release_id')::bigint AS release_id, message_id, count(*) AS times
+  FROM webhooks_outboxevent AS event,
+    jsonb_array_elements(event.payload -> 'ranges') AS span,
+    generate_series((span ->> 0)::bigint, (span ->> 1)::bigint) AS message_id
+  WHERE event.kind = 'verdicts.stored' GROUP BY 1, 2
+)
+SELECT count(*) FILTER (WHERE told.times > 1), count(*) FILTER (WHERE told.times IS NULL),
+  count(*) FILTER (WHERE verdict.source IS NULL)
+FROM told FULL JOIN scoring_verdict AS verdict USING (message_id, release_id)
 """
+_ADD_RULE = """
+INSERT INTO policies_rule (rule_list_id, kind, pattern, key, label, action, only_away)
+VALUES (%s, %s, %s, %s, %s, %s, %s)
+"""
+_ADD_VERSION = """
+INSERT INTO policies_policyversion (policy_id, number, note, rule_list_id)
+SELECT policy_id, max(number) + 1, 'chaos', %s FROM policies_policyversion
+WHERE policy_id = (SELECT id FROM policies_policy WHERE is_default) GROUP BY 1 RETURNING id
+"""
+_COPY_THRESHOLDS = """
+INSERT INTO policies_threshold (version_id, label, hold, remove)
+SELECT %s, label, hold, remove FROM policies_threshold AS old
+WHERE old.version_id = (
+  SELECT before.id FROM policies_policyversion AS before
+  JOIN policies_policyversion AS newest USING (policy_id)
+  WHERE newest.id = %s AND before.number = newest.number - 1
+)
+"""
+
+
+def _ruled(spec: RuleSpec, texts: Iterable[str]) -> dict[str, str]:
+    """The texts that hold an entry, each with its label."""
+    matcher = Matcher([(1, spec._replace(only_away=False))])
+    return {text: str(spec.label) for text in texts if matcher.match(text) is not None}
 
 
 def _one(database: psycopg.Connection[Any], query: Any, parameters: Sequence[Any] = ()) -> int:

@@ -21,7 +21,8 @@ class OutboxEvent(models.Model):
     """One event. It may leave from `available_at` on, and has left when `released_at` is set.
 
     A batch of verdicts is one event with many subjects: a row a verdict would double the writes
-    of the hot path.
+    of the hot path. It names them by `payload["ranges"]`, first and last id of each run, and the
+    release whose verdicts they are; its `message_ids` is empty. (`services.subject_ids`.)
     """
 
     kind = models.CharField(max_length=32, choices=EventKind)

@@ -18,6 +18,7 @@ def test_every_message_is_decided_once_whatever_dies_or_freezes() -> None:
     assert trial["kills"] + trial["freezes"] > 0
     assert trial["revisions"] > 20_000
     assert trial["deleted"] > 0
+    assert trial["ruled"] > 0
     wrongs = (
         "not_stored",
         "lost",
@@ -25,6 +26,9 @@ def test_every_message_is_decided_once_whatever_dies_or_freezes() -> None:
         "wrong",
         "judged_after_deletion",
         "held_without_item",
+        "wrong_fallbacks",
         "outbox_twice",
+        "outbox_missing",
+        "outbox_unfounded",
     )
     assert {name: trial[name] for name in wrongs} == dict.fromkeys(wrongs, 0)
