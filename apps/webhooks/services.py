@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from apps.scoring.claims import raw_cursor
 from apps.scoring.sinks import StoredVerdict
 from apps.webhooks.models import EventKind, OutboxEvent
 
@@ -67,29 +69,24 @@ def enqueue_verdicts(verdicts: Sequence[StoredVerdict]) -> None:
     where a list of them took eight thousand. A message has one verdict of a release, so release
     and first message make a key that comes once.
     """
-    by_release: dict[int, list[int]] = {}
-    for verdict in verdicts:
-        by_release.setdefault(verdict.release_id, []).append(verdict.message_id)
-    with connection.cursor() as cursor:
-        for release_id, ids in by_release.items():
-            ranges = id_ranges(ids)
+    with connection.wrap_database_errors, raw_cursor() as cursor:
+        # Of one release, but for a batch during which another came into force.
+        for release_id in {verdict.release_id for verdict in verdicts}:
+            ranges = id_ranges([v.message_id for v in verdicts if v.release_id == release_id])
             payload = json.dumps({"release_id": release_id, "ranges": ranges})
             key = f"{release_id}:{ranges[0][0]}"
-            cursor.execute(_INSERT_VERDICTS, [EventKind.VERDICTS_STORED, key, payload])
+            cursor.execute(_INSERT_VERDICTS, [EventKind.VERDICTS_STORED.value, key, payload])
 
 
-def id_ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
+def id_ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
     """Ids, each once, as first and last of each run without a gap, in order."""
-    ranges: list[tuple[int, int]] = []
-    first = last = None
-    for id_ in sorted(ids):
-        if first is None or last is None:
-            first = id_
-        elif id_ != last + 1:
-            ranges.append((first, last))
-            first = id_
-        last = id_
-    return ranges if first is None or last is None else [*ranges, (first, last)]
+    ordered = np.sort(np.array(ids, np.int64))
+    if not len(ordered):
+        return []
+    gaps = np.flatnonzero(np.diff(ordered) > 1)
+    firsts = ordered[np.concatenate(([0], gaps + 1))]
+    lasts = ordered[np.concatenate((gaps, [-1]))]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 def subject_ids(event: OutboxEvent) -> list[int]:

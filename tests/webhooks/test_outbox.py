@@ -118,7 +118,7 @@ def test_releases_of_one_batch_are_told_apart() -> None:
 
 @given(st.sets(st.integers(0, 300)))
 def test_ranges_hold_just_the_ids_they_were_made_of(ids: set[int]) -> None:
-    ranges = id_ranges(ids)
+    ranges = id_ranges(list(ids))
     assert [id_ for a, b in ranges for id_ in range(a, b + 1)] == sorted(ids)
     assert all(b + 1 < a for (_, b), (a, _) in pairwise(ranges))
 
