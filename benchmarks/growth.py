@@ -192,9 +192,11 @@ def _stages(database: psycopg.Connection[Any], after_id: int) -> dict[str, Laten
         "SELECT payload -> 'sketches' FROM scoring_stagesample WHERE id > %s", [after_id]
     )
     for (sketches,) in rows:
-        for name, sketch in merged.items():
-            if name in sketches:
-                sketch.merge(LatencySketch.from_bytes(base64.b64decode(sketches[name])))
+        for name, encoded in sketches.items():
+            # By class of messages: `claim:batch`.
+            sketch = merged.get(name.partition(":")[0])
+            if sketch is not None:
+                sketch.merge(LatencySketch.from_bytes(base64.b64decode(encoded)))
     return merged
 
 

@@ -9,6 +9,7 @@ from apps.api.messages import MessageOperations
 from apps.api.operations import Answer, Operation, Parameter
 from apps.api.people import PeopleOperations
 from apps.api.schemas import (
+    MOST_WINDOW_S,
     AppealIn,
     AppealOut,
     BatchIn,
@@ -19,6 +20,7 @@ from apps.api.schemas import (
     MessagesOut,
     ReportIn,
     ReportOut,
+    StagesOut,
 )
 from apps.api.system import SystemOperations
 
@@ -246,6 +248,32 @@ def people_routes(handlers: PeopleOperations) -> list[Operation]:
 
 def system_routes(handlers: SystemOperations) -> list[Operation]:
     return [
+        Operation(
+            id="getStages",
+            method="GET",
+            path="/api/v1/stages",
+            summary=_("How long messages take, stage by stage"),
+            description=_(
+                "Percentiles of the last seconds over all processes, from merged sketches: waiting "
+                "(queue), claim, encode, inference (one call to Triton and back), store, push to "
+                "the live pages, and total, from stored to decided. By class of messages: single "
+                "ones, those of a batch of 64 or more of one group, and those of a backlog, which "
+                "waited longer than 2 s. queue is a value a chunk, total a value a message, the "
+                "others a value a batch for each class in it. A stage nobody measured is left out."
+            ),
+            handler=handlers.stages,
+            parameters=(
+                Parameter(
+                    "window_s",
+                    "query",
+                    _("How many seconds back; 60 unless said."),
+                    {"type": "integer", "minimum": 1, "maximum": MOST_WINDOW_S},
+                    is_required=False,
+                ),
+            ),
+            answer=Answer(200, _("What was measured."), StagesOut),
+            example_path="/api/v1/stages?window_s=60",
+        ),
         Operation(
             id="getOpenApi",
             method="GET",

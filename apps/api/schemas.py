@@ -18,6 +18,8 @@ METADATA_MOST_LEVELS = 8
 BODY_MOST_BYTES = 4 * 1024 * 1024
 BATCH_MOST_MESSAGES = 1_000
 LOOKUP_MOST_IDS = 200
+# How far back figures look: each second of each process is read.
+WINDOW_S, MOST_WINDOW_S = 60, 300
 REVISION_MOST = 2**31 - 1
 
 ExternalId = Annotated[str, Meta(min_length=1, max_length=ID_MOST_CHARS)]
@@ -292,6 +294,32 @@ class MessagesOut(msgspec.Struct, frozen=True):
 
     messages: list[MessageOut]
     missing: list[str] = []
+
+
+StageName = Literal["queue", "claim", "encode", "inference", "store", "push", "total"]
+MessageClassName = Literal["single", "batch", "backlog"]
+
+
+class StageOut(msgspec.Struct, frozen=True):
+    """How long one stage took, in milliseconds, to 1 % of each value."""
+
+    stage: StageName
+    message_class: Annotated[
+        MessageClassName | None, Meta(description=_("Null over all messages."))
+    ]
+    count: int
+    p50_ms: float
+    p90_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class StagesOut(msgspec.Struct, frozen=True):
+    """Every stage that was measured, in the order of a message's way, over all processes."""
+
+    window_s: int
+    stages: list[StageOut]
 
 
 class HealthOut(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from apps.scoring.samples import Counters
+from apps.scoring.samples import Counters, stage_of
 from inference.stats import LatencySketch
 
 MAPS = ("by_label", "by_action", "by_source", "batch_sizes")
@@ -40,9 +40,9 @@ class Measured:
             self.counts[name] += counters.get(name, 0)
         for name in MAPS:
             self.maps[name].update(counters.get(name, {}))
-        for stage, encoded in payload["sketches"].items():
+        for name, encoded in payload["sketches"].items():
             sketch = LatencySketch.from_bytes(base64.b64decode(encoded))
-            self.sketches.setdefault(stage, LatencySketch()).merge(sketch)
+            self.sketches.setdefault(stage_of(name), LatencySketch()).merge(sketch)
 
     def quantile_ms(self, stage: str, q: float) -> float | None:
         """Of everything that was added; None when nobody measured the stage."""

@@ -11,8 +11,8 @@ never made, the chunk is simply pending again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from apps.chat.models import CHUNK_ID_BITS, IDS_PER_CHUNK
+from apps.scoring.samples import MessageClass, class_of
 
 Cursor = psycopg.Cursor[Any]
 
@@ -52,6 +53,13 @@ class Claim:
 
     id: uuid.UUID
     chunks: Sequence[ClaimedChunk]
+    by_class: Mapping[MessageClass, Sequence[ClaimedChunk]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        by_class: dict[MessageClass, list[ClaimedChunk]] = {}
+        for chunk in self.chunks:
+            by_class.setdefault(class_of(chunk.size, chunk.waited_ms), []).append(chunk)
+        object.__setattr__(self, "by_class", by_class)
 
     @property
     def chunk_ids(self) -> list[int]:

@@ -65,15 +65,21 @@ class Measurements:
     # ---------- what the pipeline tells ----------
 
     def claimed(self, claim: Claim, claim_ms: float) -> None:
-        self._stages.record("claim", claim_ms)
-        self._stages.record_many("queue", [chunk.waited_ms for chunk in claim.chunks])
+        self._record("claim", claim, claim_ms)
+        for message_class, chunks in claim.by_class.items():
+            self._stages.record_many(f"queue:{message_class}", [c.waited_ms for c in chunks])
         self._count(claimed=claim.size)
 
-    def encoded(self, encode_ms: float) -> None:
-        self._stages.record("encode", encode_ms)
+    def encoded(self, claim: Claim, encode_ms: float) -> None:
+        self._record("encode", claim, encode_ms)
 
-    def answered(self, inference_ms: float) -> None:
-        self._stages.record("inference", inference_ms)
+    def answered(self, claim: Claim, inference_ms: float) -> None:
+        self._record("inference", claim, inference_ms)
+
+    def _record(self, stage: str, claim: Claim, value_ms: float) -> None:
+        """What a batch went through together, for each class that is in it."""
+        for message_class in claim.by_class:
+            self._stages.record(f"{stage}:{message_class}", value_ms)
 
     def stored(
         self,
@@ -85,10 +91,11 @@ class Measurements:
         released: int,
     ) -> None:
         """A batch is durable. Counts whole batches: no work a message in the common case."""
-        self._stages.record("store", store_ms)
-        waited_ms = [chunk.waited_ms for chunk in claim.chunks]
-        totals_ms = np.repeat(waited_ms, [chunk.size for chunk in claim.chunks]) + since_claim_ms
-        self._stages.record_many("total", totals_ms)
+        self._record("store", claim, store_ms)
+        for message_class, chunks in claim.by_class.items():
+            waited_ms = [chunk.waited_ms for chunk in chunks]
+            totals_ms = np.repeat(waited_ms, [chunk.size for chunk in chunks]) + since_claim_ms
+            self._stages.record_many(f"total:{message_class}", totals_ms)
         kinds = _kinds(stored.verdicts)
         kinds["batch_sizes"] = Counter([batch_bound(claim.size)])
         self._count(

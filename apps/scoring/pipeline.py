@@ -268,7 +268,7 @@ class Pipeline:
             # Else nobody would notice that Triton is back, or that it is gone.
             batch.calls = [self._send(everything[:1], is_probe=True)]
         batch.sent_at_s = time.monotonic()
-        self._measured.encoded((batch.sent_at_s - claimed_at_s) * 1000)
+        self._measured.encoded(claim, (batch.sent_at_s - claimed_at_s) * 1000)
         return batch
 
     def _send(self, messages: Sequence[WaitingMessage], *, is_probe: bool = False) -> _Call:
@@ -303,7 +303,7 @@ class Pipeline:
             if tries > TRIALS:
                 outcome.verdicts.append(self.undetermined(message, reasons.KILLED_WORKERS))
             else:
-                self._receive(self._send([message]), outcome)
+                self._receive(claim, self._send([message]), outcome)
             if outcome.failure is not None:
                 pause_s = self._hold_off(outcome.failure)
                 release_chunks(claim, claim.chunk_ids, after_s=pause_s)
@@ -326,7 +326,7 @@ class Pipeline:
     def _receive_and_store(self, batch: _Batch) -> int:
         outcome = _Outcome(batch.ruled)
         for call in batch.calls:
-            self._receive(call, outcome)
+            self._receive(batch.claim, call, outcome)
         answered_at_s = time.monotonic()
         if batch.calls:
             outcome.latency_ms = (answered_at_s - batch.sent_at_s) * 1000
@@ -360,7 +360,7 @@ class Pipeline:
         )
         return len(stored.verdicts)
 
-    def _receive(self, call: _Call, outcome: _Outcome) -> None:
+    def _receive(self, claim: Claim, call: _Call, outcome: _Outcome) -> None:
         try:
             answers = call.answer.result(timeout=call_budget_s() + _GRACE_S)
         except InferenceError as error:
@@ -368,7 +368,7 @@ class Pipeline:
             outcome.unfinished.update(m.id >> CHUNK_ID_BITS for m in call.messages)
             return
         outcome.answers += 1
-        self._measured.answered(call.latency_ms())
+        self._measured.answered(claim, call.latency_ms())
         if call.is_probe:
             return
         self._judge(call.messages, answers, outcome)

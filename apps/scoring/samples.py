@@ -11,10 +11,12 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, Self
 
 from django.utils import timezone
 
+from apps.chat.backlog import OWN_CHUNK_FROM
 from apps.scoring.models import StageSample
 
 # How long samples are kept.
@@ -26,7 +28,8 @@ BY_HAND = "by_hand"
 # The same while an operator wants the lists alone to decide.
 DEGRADED = "degraded"
 
-# Stages in the order of a message's way; the names under `Sample.sketches`.
+# Stages in the order of a message's way. Under `Sample.sketches` each stands by itself, or once for
+# each class of messages that went through it, as `<stage>:<class>`.
 STAGES: tuple[str, ...] = (
     "queue",  # stored -> claimed
     "claim",  # one claim: the statement and the fetch of its texts (a value a batch)
@@ -36,6 +39,25 @@ STAGES: tuple[str, ...] = (
     "push",  # durable -> the channel layer has it (a value a publication)
     "total",  # stored -> verdict durable (a value a message)
 )
+
+
+class MessageClass(StrEnum):
+    """How a message came and how it fared: a stage means something else for each."""
+
+    SINGLE = "single"  # with few others of its group, and claimed soon: somebody may be waiting
+    BATCH = "batch"  # with at least `OWN_CHUNK_FROM` others, and claimed soon
+    BACKLOG = "backlog"  # waited longer than `BACKLOG_AFTER_MS`: a burst, an outage
+
+
+# A worker looks by itself every second or two: who waits longer waits behind others.
+BACKLOG_AFTER_MS = 2_000.0
+
+
+def class_of(size: int, waited_ms: float) -> MessageClass:
+    """The class of the messages of one chunk."""
+    if waited_ms > BACKLOG_AFTER_MS:
+        return MessageClass.BACKLOG
+    return MessageClass.BATCH if size >= OWN_CHUNK_FROM else MessageClass.SINGLE
 
 
 def batch_bound(size: int) -> str:
@@ -167,5 +189,15 @@ def prune_samples() -> int:
 
 
 def sketch_bytes(samples: Iterable[Sample], stage: str) -> list[bytes]:
-    """The serialised sketches of one stage, to be merged."""
-    return [base64.b64decode(s.sketches[stage]) for s in samples if stage in s.sketches]
+    """The serialised sketches of one stage to be merged, of all classes or one (`total:batch`)."""
+    return [
+        base64.b64decode(encoded)
+        for sample in samples
+        for name, encoded in sample.sketches.items()
+        if stage in (name, stage_of(name))
+    ]
+
+
+def stage_of(name: str) -> str:
+    """The stage of a sketch, whichever class it is of."""
+    return name.partition(":")[0]
