@@ -36,8 +36,8 @@ class Pacing:
     _WINDOW = 12  # batches that are compared
     _GLIMPSE, _HOPELESS = 4, 1.25  # a trial that is so much worse after so few batches ends there
     _SETTLING = 4  # batches that a change distorts
-    _RUN, _LONGEST_RUN = 48, 1024  # batches between trials
-    _BETTER = 0.95  # one more must be worth it: what waits here can still be sorted, or leave
+    _RUN, _LONGEST_RUN = 48, 1024  # batches between trials: ever more while none is better
+    _BETTER = 0.9  # one more must be worth it: what waits here can still be sorted, or leave
 
     def __init__(self, ceiling: int, *, first: int = 2) -> None:
         self._ceiling = ceiling
