@@ -327,12 +327,12 @@ def evidence(item_id: int) -> Evidence:
         ReviewItem.DoesNotExist: There is no such item.
     """
     item = ReviewItem.objects.select_related("message").get(pk=item_id)
-    label = item.label
-    if label is None:
-        verdict = Verdict.objects.filter(message_id=item_id).order_by("created_at").last()
-        label = _likeliest_harm(verdict)
-    is_harm = label is not None and label != Label.OK
-    return Evidence(item.message.text, Label(label) if is_harm and label else None)
+    verdict = Verdict.objects.filter(message_id=item_id).order_by("created_at").last()
+    # An appealed item's label is what somebody decided, which is no reason of the model's.
+    asked = None if item.cause == Cause.APPEALED else item.label
+    given = (verdict.acting_label or verdict.label) if verdict else None
+    harm = next((label for label in (given, asked) if label not in (None, Label.OK)), None)
+    return Evidence(item.message.text, Label(harm) if harm else _likeliest_harm(verdict))
 
 
 def _likeliest_harm(verdict: Verdict | None) -> Label | None:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from apps.core.marks import pieces
 from apps.policies.models import Label
+from apps.review import selectors
 from apps.review.diffing import COMPARED_WORDS, Fate, changes
+from apps.review.models import Cause
 from apps.review.reading import read
 from apps.review.showing import highlighted
 from apps.review.spans import Span, carried_over, find_spans
@@ -226,3 +228,15 @@ def test_conversation_takes_a_fixed_number_of_queries(
     with CaptureQueriesContext(connection) as captured:
         console.get(f"/review/items/{item.pk}/conversation/", {"each": each})
     assert len(captured) == queries
+
+
+@pytest.mark.django_db
+def test_verdicts_own_label_is_explained_and_not_what_somebody_decided() -> None:
+    appealed = ReviewItemFactory(label=Label.AD, cause=Cause.APPEALED)
+    assert selectors.evidence(appealed.pk).label == Label.SPAM
+    reported = ReviewItemFactory(label=Label.TOXIC, cause=Cause.REPORTED)
+    reported.message.verdict_set.update(label="ok", acting_label=None, action="allow")
+    assert selectors.evidence(reported.pk).label == Label.TOXIC
+    unclear = ReviewItemFactory(label=None)
+    unclear.message.verdict_set.update(label="ok", acting_label=None, score_ad=0.3, score_spam=0.1)
+    assert selectors.evidence(unclear.pk).label == Label.AD
