@@ -211,6 +211,8 @@ REVIEW_UNDO_S = env.integer("REVIEW_UNDO_S", 10)
 REVIEW_TARGET_S = env.integer("REVIEW_TARGET_S", 300, least=1)
 # How long near-duplicates that arrive after their wave was decided are decided like it.
 REVIEW_WAVE_JOIN_S = env.integer("REVIEW_WAVE_JOIN_S", 1800, least=0)
+# How long a strike counts against its sender.
+STRIKE_DAYS = env.integer("STRIKE_DAYS", 90, least=1)
 
 # ---------- retention ----------
 # Messages are removed this many days after they came, with everything about them; 0 keeps them.

@@ -27,9 +27,12 @@ class VersionForm(LeaseForm):
 
 
 class DecisionForm(VersionForm):
-    """`label` is what the person chose; without it `suggested` stands, and allowed means ok."""
+    """`label` is what the person chose; without it `suggested` stands, and allowed means ok.
 
-    action = forms.ChoiceField(choices=Action.choices)
+    The action `strike` is a removal that strikes the sender.
+    """
+
+    action = forms.ChoiceField(choices=[*Action.choices, ("strike", "")])
     label = forms.ChoiceField(choices=Label.choices, required=False)
     suggested = forms.ChoiceField(choices=Label.choices, required=False)
     reason = forms.ChoiceField(choices=Reason.choices, required=False)
@@ -43,6 +46,9 @@ class DecisionForm(VersionForm):
             data["label"] = data.get("label") or data.get("suggested")
         if "action" in data and not data["label"]:
             self.add_error("label", _("Choose what it is: nothing has judged this message."))
+        data["strike"] = data.get("action") == "strike"
+        if data["strike"]:
+            data["action"] = Action.REMOVE
         return data
 
     def choice(self) -> Choice:

@@ -38,6 +38,7 @@ GROUPS: tuple[CommandGroup, ...] = (
         (
             Command("allow", "a", _("Allow")),
             Command("remove", "r", _("Remove")),
+            Command("strike", "t", _("Remove and strike the sender")),
             Command("hold", "h", _("Keep held")),
             Command("escalate", "e", _("Hand to a lead")),
             Command("skip", "s", _("Skip")),

@@ -29,9 +29,11 @@ from apps.review.models import (
     ReviewState,
     SavedView,
     Skip,
+    Strike,
 )
 from apps.review.queue import QueueFilters, in_order, waiting
 from apps.review.ranking import level
+from apps.review.trust import LAST_MESSAGES, Fate, Trust, trust_of
 from apps.review.wave_facts import WaveCard, WaveFacts, facts_of, one_a_wave, wave_card
 from apps.scoring.models import Verdict
 
@@ -208,12 +210,17 @@ class SeenMessage:
 
 @dataclass(frozen=True, slots=True)
 class SenderFacts:
-    """About the newest SENDER_COUNT_MOST messages; `removed` is by people, in REMOVED_DAYS."""
+    """About the newest SENDER_COUNT_MOST messages; `removed` is by people, in REMOVED_DAYS.
+
+    Trust and strikes leave the message out that is judged.
+    """
 
     messages: int
     groups: int
     removed: int
     waiting: int
+    trust: Trust
+    strikes: Sequence[Strike]
 
     @property
     def is_capped(self) -> bool:
@@ -460,13 +467,38 @@ def _sender_facts(message: Message, now: datetime) -> SenderFacts:
         undone_at__isnull=True,
         decided_at__gt=now - timedelta(days=REMOVED_DAYS),
     )
+    counting = strikes_of(message.sender_id, now=now).exclude(decision__item_id=message.pk)
+    strikes = list(counting.select_related("moderator", "decision"))
     others = ReviewItem.objects.filter(pk__in=sent, state=ReviewState.OPEN).exclude(pk=message.pk)
     return SenderFacts(
         messages=len(sent),
         groups=len(set(sent.values())),
         removed=removed.count(),
         waiting=others.count(),
+        trust=trust_of(_standing_fates([pk for pk in sent if pk != message.pk]), len(strikes)),
+        strikes=strikes,
     )
+
+
+def strikes_of(sender_id: int, *, now: datetime) -> QuerySet[Strike]:
+    """A sender's strikes that count, the newest first."""
+    counting = Strike.objects.filter(
+        sender_id=sender_id,
+        withdrawn_at__isnull=True,
+        expires_at__gt=now,
+        decision__undone_at__isnull=True,
+    )
+    return counting.order_by("-given_at")
+
+
+def _standing_fates(newest_ids: Sequence[int]) -> list[Fate]:
+    """What stands for each of the newest: a person's decision, else the newest verdict."""
+    ids = newest_ids[:LAST_MESSAGES]
+    verdicts = Verdict.objects.filter(message_id__in=ids).order_by("created_at")
+    decided = Decision.objects.filter(item__in=ids, undone_at__isnull=True)
+    fates = {pk: Fate(Action(a), False) for pk, a in verdicts.values_list("message_id", "action")}
+    fates |= {pk: Fate(Action(a), True) for pk, a in decided.values_list("item_id", "action")}
+    return list(fates.values())
 
 
 def groups_with_work(user: User, chosen: int | None) -> list[tuple[int, str]]:

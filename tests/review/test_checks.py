@@ -478,7 +478,7 @@ class TestPages:
         url = f"/review/items/{lease.item_id}/decide/"
         fields = {"token": lease.token, "version": lease.version, "action": "allow"}
         answer = console.post(url, fields, headers={"Accept": "application/json"}).json()
-        assert answer.keys() == {"text", "decision", "item", "undo_ms"}
+        assert answer.keys() == {"text", "decision", "item", "count", "undo_ms"}
         assert "Take back" in console.get("/review/history/").content.decode()
         assert (
             "data-today>1<" in console.get(f"/review/items/{lease.item_id}/look/").content.decode()

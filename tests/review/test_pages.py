@@ -480,7 +480,7 @@ def crowd(size: int) -> None:
 
 @pytest.mark.parametrize(
     ("method", "url", "queries"),
-    [("get", QUEUE, 38), ("get", "/review/rows/", 11), ("post", "/review/next/", 26)],
+    [("get", QUEUE, 41), ("get", "/review/rows/", 11), ("post", "/review/next/", 29)],
 )
 def test_number_of_queries_does_not_grow(
     console: Client, method: str, url: str, queries: int

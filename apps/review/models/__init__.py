@@ -22,6 +22,7 @@ from apps.review.models.queue import (
     Skip,
 )
 from apps.review.models.reports import Report, ReportReason
+from apps.review.models.strikes import Strike
 from apps.review.models.waves import JointDecision, JointKind, Wave, WaveBand
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "ReviewState",
     "SavedView",
     "Skip",
+    "Strike",
     "Wave",
     "WaveBand",
 ]

@@ -36,6 +36,7 @@ from apps.review.models import (
     ReviewState,
     Wave,
 )
+from apps.review.services import strikes
 from apps.review.services.intake import close
 from apps.review.services.joint import close_all, decide_all, outbox_key, undo_all
 from apps.review.services.joint import grace as grace  # also for the rest of the room
@@ -174,7 +175,10 @@ def overturn(old: Decision, user: User, choice: Choice, now: datetime) -> Decisi
     """Put another decision in the place of an appealed one. The caller has locked the item."""
     old.undone_at = now
     old.save(update_fields=["undone_at"])
-    return _replace(old, user, choice, now)
+    decision = _replace(old, user, choice, now)
+    strikes.follow(old, decision)
+    strikes.withdraw_undone(user, [old.pk], now=now, hold=grace())
+    return decision
 
 
 @transaction.atomic

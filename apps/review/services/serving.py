@@ -16,9 +16,9 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, require
 from apps.review.errors import LeaseLostError
-from apps.review.models import CheckAnswer, Decision, Skip
+from apps.review.models import CheckAnswer, Decision, Skip, Strike
 from apps.review.queue import QueueFilters, free, waiting
-from apps.review.services import checks, decisions, leases
+from apps.review.services import checks, decisions, leases, strikes
 from apps.review.services.decisions import Choice
 from apps.review.services.leases import Lease
 
@@ -57,17 +57,27 @@ def open_item(user: User, item_id: int, *, now: datetime | None = None) -> Lease
 
 @transaction.atomic
 def decide(
-    user: User, item_id: int, *, token: UUID, version: int, choice: Choice
+    user: User, item_id: int, *, token: UUID, version: int, choice: Choice, strike: bool = False
 ) -> Decision | CheckAnswer:
-    """As `decisions.decide`, with a draw for a second review; a check's answer is kept as that."""
+    """As `decisions.decide`, with a draw for a second review; a check's answer is kept as that.
+
+    Args:
+        strike: Whether the sender is struck as well, which a check's answer never does.
+
+    Raises:
+        As `decisions.decide`; and ValueError when a strike comes without a removal.
+    """
     require(user, Permission.REVIEW)
     if checks.is_check(user, item_id, token):
         return checks.answer(user, item_id, token=token, choice=choice)
     decision = decisions.decide(user, item_id, token=token, version=version, choice=choice)
     checks.sample(decision)
+    if strike and timezone.now() - decision.decided_at <= decisions.grace():
+        strikes.give(user, decision, now=decision.decided_at, hold=decisions.grace())
     return decision
 
 
+@transaction.atomic
 def undo(user: User, decision_id: int) -> tuple[Lease | None, int]:
     """As `decisions.undo_decision`, also for the answer to a check; and which item it is about.
 
@@ -80,15 +90,29 @@ def undo(user: User, decision_id: int) -> tuple[Lease | None, int]:
     if item_id is not None:
         return checks.undo_answer(user, decision_id), item_id
     lease = decisions.undo_decision(user, decision_id)
+    _withdraw_strikes(user)
     return lease, Decision.objects.values_list("item_id", flat=True).get(pk=decision_id)
 
 
+def _withdraw_strikes(user: User) -> None:
+    """Of all that the user just took back: one key may have made many decisions."""
+    now = timezone.now()
+    fresh = Strike.objects.filter(
+        moderator=user, withdrawn_at=None, given_at__gt=now - 2 * decisions.grace()
+    )
+    ids = list(fresh.values_list("decision_id", flat=True))
+    strikes.withdraw_undone(user, ids, now=now, hold=decisions.grace())
+
+
+@transaction.atomic
 def recall(user: User, item_id: int, token: UUID) -> Lease | None:
     """As `decisions.recall`, also for an answer that may have arrived."""
     require(user, Permission.REVIEW)
     if checks.is_check(user, item_id, token):
         return checks.recall(user, item_id, token)
-    return decisions.recall(user, item_id, token)
+    lease = decisions.recall(user, item_id, token)
+    _withdraw_strikes(user)
+    return lease
 
 
 @transaction.atomic

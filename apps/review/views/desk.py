@@ -156,6 +156,7 @@ def decide(request: SignedInRequest, item_id: int) -> HttpResponse:
             token=data["token"],
             version=data["version"],
             choice=form.choice(),
+            strike=data["strike"],
         )
     except ReviewItem.DoesNotExist as error:
         raise Http404 from error
