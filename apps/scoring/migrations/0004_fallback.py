@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0006_fallback'),
+        ('chat', '0007_fallback'),
         ('policies', '0003_rules'),
         ('releases', '0002_first_releases'),
         ('scoring', '0003_model_orders'),

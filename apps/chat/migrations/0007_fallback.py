@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0005_message_revised'),
+        ('chat', '0006_sender_by_era'),
     ]
 
     operations = [
