@@ -1,8 +1,8 @@
 """How long the operator's charts take to load: every range, over thirty days of rollups.
 
-The rollups of 31 days are written as beat would have left them, as large as with sketches; then a signed-in
-operator asks for each range again and again, over HTTP, as the page does. `slowest_p95_ms` is what
-the page's promise is held against, `most_points` the other half of it.
+The rollups of 31 days are written as beat would have left them, as large as with sketches; then a
+signed-in operator asks for each range again and again, over HTTP, as the page does.
+`slowest_p95_ms` is what the page's promise is held against, `most_points` the other half of it.
 """
 
 from __future__ import annotations
