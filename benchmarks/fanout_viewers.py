@@ -31,7 +31,7 @@ import uvloop
 
 from inference.stats import LatencySketch
 
-PATH = "/ws/operate/"
+PATH = "/ws/operate/?lang=en"
 CONNECTING_AT_ONCE = 32
 # What a stalled browser's machine may hold back before the server notices.
 STALLED_RECEIVE_BYTES = 4_096

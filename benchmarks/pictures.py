@@ -55,9 +55,12 @@ def _tell_the_story(browser: Browser, ready: dict[str, Any], out: Path) -> None:
 
     flood = threading.Thread(target=_flood, args=(ready,))
     flood.start()
-    backlog = page.locator("#op-tiles .tile", has_text="Backlog").locator(".tile-figure")
+    # By its place, not by a handle: each second the tiles are new elements.
     page.wait_for_function(
-        "e => Number(e.textContent.replace(/[^0-9]/g, '')) > 2000", arg=backlog.element_handle()
+        """() => {
+          const [, , backlog] = document.querySelectorAll("#op-tiles .tile-figure");
+          return Number(backlog.firstChild.textContent.replace(/[^0-9]/g, "")) > 2000;
+        }"""
     )
     time.sleep(6)
     _take(browser, page, out, "overload")

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
+from django.conf import settings
+from django.template.loader import render_to_string
+from django.utils import translation
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
 from apps.core import realtime
 from apps.dashboard import feed, selectors
+from apps.dashboard.presenting import figures_context
 from apps.scoring.feed import shown_ids
 
 # Points repeated in each frame: one is new every five seconds, the ones before may have changed.
@@ -19,9 +24,16 @@ POINTS_SENT = 4
 
 
 class OperateConsumer(realtime.LiveConsumer):
-    """Verdicts as they come, and a hint a second that the figures are new."""
+    """Verdicts as they come, the charts' new points, and with `?lang=` the figures themselves."""
 
-    topics = (realtime.VERDICTS, realtime.OPERATE)
+    topics: Sequence[str] = (realtime.VERDICTS, realtime.OPERATE)
+
+    async def connect(self) -> None:
+        asked = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
+        language = asked.get("lang", [""])[0]
+        if language in dict(settings.LANGUAGES):
+            self.topics = (*self.topics, figures_topic(language))
+        await super().connect()
 
     async def authorize(self) -> bool:
         user = await User.objects.filter(pk=self.scope["user"].pk).afirst()
@@ -35,6 +47,35 @@ async def verdict_rows(events: Sequence[realtime.Event]) -> dict[str, Any]:
         "count": sum(event.count for event in events),
         "rows": [row.to_json() for row in rows],
     }
+
+
+def figures_topic(language: str) -> str:
+    return f"figures.{language}"
+
+
+def tell_sampled() -> None:
+    """On commit: the figures are new, in every language that somebody watches in."""
+    realtime.publish(realtime.OPERATE, "sampled")
+    for language, _ in settings.LANGUAGES:
+        realtime.publish(figures_topic(language), "sampled")
+
+
+def figures_in(language: str) -> realtime.FrameBuilder:
+    """What fills a frame with the page's figures, rendered once for all who watch.
+
+    Each page fetching them every second cost the web process 11 ms a page and second; no figure
+    depends on who looks, only on the language.
+    """
+
+    async def build(events: Sequence[realtime.Event]) -> dict[str, str]:
+        return {"html": await database_sync_to_async(_figures_html)(language)}
+
+    return build
+
+
+def _figures_html(language: str) -> str:
+    with translation.override(language):
+        return render_to_string("dashboard/figures.html", figures_context())
 
 
 async def chart_points(events: Sequence[realtime.Event]) -> list[dict[str, Any]]:

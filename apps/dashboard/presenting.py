@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
@@ -13,7 +14,8 @@ from apps.core.templatetags.figures import count, duration
 from apps.dashboard.figures import Figures, ReplicaRow, StageRow, WorkerRow
 from apps.dashboard.moments import Moment, SlowBatch
 from apps.dashboard.reasons import reason_words
-from apps.dashboard.selectors import Backlog, Inflow, Overview, Point
+from apps.dashboard.selectors import Backlog, Inflow, Overview, Point, overview
+from apps.dashboard.stores import read_stores
 from apps.scoring.samples import DEGRADED
 
 LATE_AFTER_S = 60
@@ -187,14 +189,19 @@ def present_moment(moment: Moment) -> MomentView:
     )
 
 
-def present(overview: Overview) -> Page:
-    figures = overview.figures
+def figures_context() -> dict[str, Any]:
+    """All that the fragment of figures shows."""
+    return {"page": present(overview()), "stores": read_stores()}
+
+
+def present(read: Overview) -> Page:
+    figures = read.figures
     return Page(
         figures=figures,
-        backlog=overview.backlog,
-        inflow=overview.inflow,
-        history=overview.history,
-        banner=_banner(figures, overview.backlog),
+        backlog=read.backlog,
+        inflow=read.inflow,
+        history=read.history,
+        banner=_banner(figures, read.backlog),
         stages=[StageView(row, STAGE_WORDS[row.stage]) for row in figures.stages],
         replicas=[
             ReplicaView(

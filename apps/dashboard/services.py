@@ -10,8 +10,8 @@ from django.db import connection, transaction
 from django.db.models import Max
 
 from apps.chat.models import IDS_PER_CHUNK, Message
-from apps.core import realtime
 from apps.dashboard.bursts import LEAST_PER_S, OVERLAP_IDS, note_bursts
+from apps.dashboard.consumers import tell_sampled
 from apps.dashboard.models import InflowSample
 from apps.dashboard.selectors import Backlog, read_backlog
 
@@ -58,7 +58,7 @@ def record_inflow(*, now: datetime) -> int:
     note_bursts(by_group, {sample.second: sample.received for sample in samples})
     InflowSample.objects.filter(second__lt=now - KEPT_FOR).delete()
     if samples:
-        realtime.publish(realtime.OPERATE, "sampled")
+        tell_sampled()
     return len(samples)
 
 

@@ -7,18 +7,19 @@ from typing import Any
 from django.http import HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.translation import get_language
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission, may
-from apps.dashboard import feed, selectors
+from apps.dashboard import feed
+from apps.dashboard.consumers import figures_topic
 from apps.dashboard.events import read_events
 from apps.dashboard.forms import FeedFilter, WindowForm
 from apps.dashboard.history import read_window
 from apps.dashboard.moments import read_moment
-from apps.dashboard.presenting import present, present_moment
-from apps.dashboard.stores import read_stores
+from apps.dashboard.presenting import figures_context, present_moment
 
 LIVE_URL = "/ws/operate/"
 # Figures are announced every second: longer silence means that they don't come through.
@@ -30,9 +31,10 @@ STALE_AFTER_S = 15
 @requires(Permission.OPERATE_VIEW)
 def operate(request: SignedInRequest) -> HttpResponse:
     context = {
-        "live_url": LIVE_URL,
+        "live_url": f"{LIVE_URL}?lang={get_language()}",
         "live_stale_after_s": STALE_AFTER_S,
-        **_figures(),
+        "figures_topic": figures_topic(get_language()),
+        **figures_context(),
         **_feed(request),
     }
     return render(request, "dashboard/operate.html", context)
@@ -43,7 +45,7 @@ def operate(request: SignedInRequest) -> HttpResponse:
 @requires(Permission.OPERATE_VIEW)
 def figures(request: SignedInRequest) -> HttpResponse:
     """Banner, tiles, tables: what changes every second, in one fragment."""
-    return render(request, "dashboard/figures.html", _figures())
+    return render(request, "dashboard/figures.html", figures_context())
 
 
 @require_GET
@@ -96,10 +98,6 @@ def moment(request: SignedInRequest) -> HttpResponse:
     }
     is_part = bool(request.headers.get("HX-Request"))
     return render(request, f"dashboard/moment{'_part' if is_part else ''}.html", context)
-
-
-def _figures() -> dict[str, Any]:
-    return {"page": present(selectors.overview()), "stores": read_stores()}
 
 
 def _feed(request: SignedInRequest) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import Role, User
 from apps.core.realtime import CLOSE_FORBIDDEN, Event
 from apps.dashboard import selectors
-from apps.dashboard.consumers import OperateConsumer, chart_points, verdict_rows
+from apps.dashboard.consumers import OperateConsumer, chart_points, figures_in, verdict_rows
 from tests.factories import UserFactory, VerdictFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -78,6 +78,15 @@ async def test_no_more_text_travels_than_a_row_holds() -> None:
 
 async def test_deleted_text_does_not_travel() -> None:
     assert await shown_text("my phone number", message__deleted_at=timezone.now()) == []
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "Oldest pending"), ("zh-hans", "最久等待")])
+async def test_figures_travel_rendered_in_the_language_that_was_asked_for(
+    language: str, words: str
+) -> None:
+    content = await figures_in(language)([Event("sampled", count=1)])
+    assert 'id="op-tiles"' in content["html"]
+    assert words in content["html"]
 
 
 async def test_points_of_a_frame_are_the_newest_of_the_history() -> None:
