@@ -32,8 +32,12 @@ from apps.scoring.samples import prune_samples, write_sample
 
 log = logging.getLogger(__name__)
 
-# A drain ends after so long even under load, so that a warm shutdown need not wait.
-DRAIN_FOR_S = 5.0
+# A drain ends after so long even under load, since a task must end within the broker's visibility
+# timeout. (A warm shutdown ends it at once.) Nothing is claimed while it ends and the next task is
+# on its way: a batch's time, so rarely.
+DRAIN_FOR_S = 45.0
+# The watching thread has more to look at.
+WATCH_DRAINS_FOR_S = 5.0
 LOOK_EVERY_S = 1.0
 TASKS_MISSED_AFTER_S = 2.0
 # Beat sends a task a second while messages wait.
@@ -74,7 +78,7 @@ class Worker:
             # Under load one task drains for seconds, and the next waits for it.
             self._last_task_s = time.monotonic()
 
-    def drain(self) -> int:
+    def drain(self, *, for_s: float = DRAIN_FOR_S) -> int:
         """Judge what is due; when another thread of this process is at it, have it look again.
 
         Returns:
@@ -90,7 +94,7 @@ class Worker:
             # What operators put aside stays so when a worker starts: nothing is sent before.
             if not self.controls.has_read:
                 self._apply_controls()
-            return self.pipeline.drain(for_s=DRAIN_FOR_S)
+            return self.pipeline.drain(for_s=for_s)
         finally:
             self._draining.release()
 
@@ -129,7 +133,7 @@ class Worker:
         silent_s = time.monotonic() - self._last_task_s
         if silent_s > TASKS_MISSED_AFTER_S and self._may_drain() and has_due_chunks():
             log.warning("No task came for %.0f s though messages wait; scoring them", silent_s)
-            self.drain()
+            self.drain(for_s=WATCH_DRAINS_FOR_S)
         if silent_s > DEAF_AFTER_S and not self._draining.locked() and tasks_waiting():
             log.error("Tasks wait in Redis and none came for %.0f s; starting anew", silent_s)
             self._last_task_s = time.monotonic()
