@@ -225,6 +225,7 @@ class Trial:
             database.execute("SET work_mem = '64MB'")
             pattern = f"chaos-{self.run_id}-%"
             rows = database.execute(_REVISIONS, [pattern]).fetchall()
+            waiting = _one(database, "SELECT coalesce(sum(size), 0) FROM chat_chunk")
             held = _one(database, _HELD_WITHOUT_ITEM, [pattern])
             outbox = database.execute(_OUTBOX).fetchone()
         assert outbox is not None
@@ -239,6 +240,8 @@ class Trial:
             "deleted": len(rows) - len(living),
             "not_stored": self.messages - len({row[0] for row in rows}),
             "lost": sum(len(labels) == 0 for _, _, _, labels, _, _ in living),
+            # Not lost, but not healed in time either.
+            "still_waiting": waiting,
             "doubled": sum(len(labels) > 1 for _, _, _, labels, _, _ in rows),
             "wrong": sum(
                 label is not None and label != expected[text]

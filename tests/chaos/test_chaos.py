@@ -22,6 +22,7 @@ def test_every_message_is_decided_once_whatever_dies_or_freezes() -> None:
     wrongs = (
         "not_stored",
         "lost",
+        "still_waiting",
         "doubled",
         "wrong",
         "judged_after_deletion",
