@@ -26,7 +26,18 @@ from apps.chat.services import (
 )
 from apps.policies.models import Action, Label
 from apps.review import tasks
-from apps.review.models import Decision, ReviewItem, ReviewState, Skip
+from apps.review.models import (
+    Appeal,
+    AppealState,
+    Check,
+    CheckKind,
+    CheckOutcome,
+    Decision,
+    Gold,
+    ReviewItem,
+    ReviewState,
+    Skip,
+)
 from apps.review.services.retention import expire, expire_batch, forget_absent
 from apps.scoring.models import Verdict
 from tests.factories import (
@@ -140,6 +151,48 @@ def test_message_that_was_decided_or_taken_back_lately_stays() -> None:
     Decision.objects.filter(pk=decide(undone, OLD).pk).update(undone_at=NOW)
     assert remove_old() == 0
     assert stored_ids() == {decided.pk, undone.pk}
+
+
+def test_message_that_was_appealed_lately_stays() -> None:
+    item = old_item(ReviewState.DECIDED)
+    appeal = Appeal.objects.create(
+        item=item,
+        decision=decide(item, OLD),
+        action=Action.REMOVE,
+        label=Label.SPAM,
+        text="that was no spam",
+        state=AppealState.UPHELD,
+        opened_at=OLD,
+        decided_at=NOW,
+    )
+    assert remove_old() == 0
+    Appeal.objects.filter(pk=appeal.pk).update(decided_at=OLD)
+    assert remove_old() == 1
+    assert not Appeal.objects.exists()
+
+
+def test_known_answer_stays_while_it_is_in_use() -> None:
+    item = old_item(ReviewState.DECIDED)
+    gold = Gold.objects.create(
+        item=item, action=Action.REMOVE, label=Label.SPAM, made_by=UserFactory(), made_at=OLD
+    )
+    assert remove_old() == 0
+    Gold.objects.filter(pk=gold.pk).update(retired_at=OLD)
+    assert remove_old() == 1
+    assert not Gold.objects.exists()
+
+
+def test_unsettled_second_review_stays() -> None:
+    item = old_item(ReviewState.DECIDED)
+    check = Check.objects.create(
+        kind=CheckKind.SECOND, item=item, first=decide(item, OLD), due_at=OLD
+    )
+    assert remove_old() == 0
+    Check.objects.filter(pk=check.pk).update(outcome=CheckOutcome.DISAGREED)
+    assert remove_old() == 0
+    Check.objects.filter(pk=check.pk).update(outcome=CheckOutcome.SETTLED)
+    assert remove_old() == 1
+    assert not Check.objects.exists()
 
 
 def test_batches_are_bounded_and_go_on_behind_what_stays() -> None:

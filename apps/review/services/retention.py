@@ -6,7 +6,8 @@ between batches: whoever is killed leaves complete messages, and the next one be
 Batches take turns with pauses of their own length, so that the pipeline keeps its pace.
 
 What still concerns somebody stays, whatever its age: a message that waits for a verdict or for a
-person, or that a person decided lately. Rows that are locked at the moment are left for next time.
+person, that was decided or appealed lately, or that is a known answer. Rows that are locked at the
+moment are left for next time.
 """
 
 from __future__ import annotations
@@ -15,17 +16,27 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, models, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from psycopg.sql import SQL, Composable, Identifier
 
 from apps.audit.services import record
 from apps.chat.models import CHUNK_ID_BITS, Chunk, Message
 from apps.chat.services import Forgotten, forget_deletions, forget_senders
 from apps.chat.services.retention import RETENTION
-from apps.review.models import Decision, ReviewItem, ReviewState
+from apps.review.models import (
+    Appeal,
+    Check,
+    CheckKind,
+    CheckOutcome,
+    Decision,
+    Gold,
+    ReviewItem,
+    ReviewState,
+)
 
 BATCH_MESSAGES = 1_000
 # Any number no other part uses: advisory locks share one space.
@@ -123,13 +134,24 @@ def _removable(old_ids: list[int], before: datetime) -> list[int]:
         .values_list("pk", flat=True)
     )
     concerning = set(items.values_list("pk", flat=True)) - closed
-    concerning |= set(
-        Decision.objects.filter(
-            Q(decided_at__gte=before) | Q(undone_at__gte=before), item_id__in=closed
-        ).values_list("item_id", flat=True)
-    )
+    for rows in _of_concern(before):
+        concerning |= set(rows.filter(item__in=closed).values_list("item_id", flat=True))
     free = Message.objects.filter(pk__in=set(judged) - concerning)
     return sorted(free.select_for_update(skip_locked=True).values_list("pk", flat=True))
+
+
+def _of_concern(before: datetime) -> tuple[QuerySet[Any], ...]:
+    """Rows that keep the item they are about: what is unsettled, in use, or from lately."""
+    lately = Q(decided_at__gte=before)
+    return (
+        Decision.objects.filter(lately | Q(undone_at__gte=before)),
+        Appeal.objects.filter(lately | Q(opened_at__gte=before)),
+        Gold.objects.filter(retired_at=None),
+        Check.objects.filter(
+            Q(outcome=CheckOutcome.WAITING)
+            | Q(outcome=CheckOutcome.DISAGREED, kind=CheckKind.SECOND)
+        ),
+    )
 
 
 def _remove(ids: Sequence[int], before: datetime) -> None:
