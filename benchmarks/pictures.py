@@ -72,7 +72,7 @@ def _tell_the_story(browser: Browser, ready: dict[str, Any], out: Path) -> None:
     _take(browser, page, out, "outage")
 
     expect(gone.locator(".state").first).to_have_text("ready")
-    expect(page.locator('[data-lane="breaker"] .event-span', has_text="closed")).to_have_count(1)
+    expect(page.locator('[data-lane="breaker"] .event-point', has_text="closed")).to_have_count(1)
     time.sleep(10)
     _take(browser, page, out, "recovery")
 
