@@ -213,6 +213,8 @@ REVIEW_TARGET_S = env.integer("REVIEW_TARGET_S", 300, least=1)
 REVIEW_WAVE_JOIN_S = env.integer("REVIEW_WAVE_JOIN_S", 1800, least=0)
 # How long a strike counts against its sender.
 STRIKE_DAYS = env.integer("STRIKE_DAYS", 90, least=1)
+# How many messages of a range of scores are read and decided in one go.
+REVIEW_RANGE_MOST = env.integer("REVIEW_RANGE_MOST", 200, least=1)
 
 # ---------- retention ----------
 # Messages are removed this many days after they came, with everything about them; 0 keeps them.

@@ -68,3 +68,11 @@ class StaleItemError(ReviewError):
 
 class UndoExpiredError(ReviewError):
     """The grace time is over, or the decision has been told to the outside."""
+
+
+class TooManyError(ReviewError):
+    """More items at once than may be decided without looking twice; `most` is how many may."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"more than {most}")
+        self.most = most

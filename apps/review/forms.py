@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django import forms
@@ -121,6 +122,37 @@ class AroundForm(forms.Form):
     """How many messages before and after."""
 
     each = forms.IntegerField(min_value=1, max_value=CONTEXT_MOST)
+
+
+class RangeForm(forms.Form):
+    """From which score to which. What makes no sense is left out."""
+
+    low = forms.FloatField(min_value=0, max_value=1, required=False)
+    high = forms.FloatField(min_value=0, max_value=1, required=False)
+
+
+class RangeDecisionForm(forms.Form):
+    """Items as they were shown, `id:version` each, and one choice for all."""
+
+    token = forms.UUIDField()
+    choice = forms.RegexField(r"^(allow|remove|hold):(ok|spam|toxic|ad)$")
+    confirmed = forms.BooleanField(required=False)
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        shown = self.data.getlist("item") if isinstance(self.data, QueryDict) else []
+        found = [re.fullmatch(r"(\d{1,18}):(\d{1,9})", value) for value in shown]
+        if not shown or not all(found):
+            raise forms.ValidationError(_("Choose at least one message."))
+        data["items"] = {int(one[1]): int(one[2]) for one in found if one}
+        return data
+
+    def chosen(self) -> list[str]:
+        return [f"{pk}:{version}" for pk, version in self.cleaned_data["items"].items()]
+
+    def decided(self) -> Choice:
+        action, label = self.cleaned_data["choice"].split(":")
+        return Choice(Action(action), Label(label))
 
 
 class MembersForm(forms.Form):

@@ -8,6 +8,7 @@ from apps.review.views import (
     figures,
     history,
     keys,
+    ranges,
     saved_views,
     waves,
 )
@@ -36,6 +37,9 @@ urlpatterns = [
     path("keys/reset/", keys.reset, name="reset-keys"),
     path("items/<int:item_id>/wave/", waves.members, name="wave"),
     path("items/<int:item_id>/wave/<int:member_id>/out/", waves.take_out, name="take-out"),
+    path("range/", ranges.show, name="range"),
+    path("range/decide/", ranges.decide, name="decide-range"),
+    path("range/<int:decision_id>/undo/", ranges.undo, name="undo-range"),
     path("figures/", figures.show_figures, name="figures"),
     path("appeals/", appeals.show, name="appeals"),
     path("decisions/<int:decision_id>/appeal/", appeals.enter, name="enter-appeal"),

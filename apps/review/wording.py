@@ -19,6 +19,7 @@ from apps.review.errors import (
     OwnDecisionError,
     ReviewError,
     StaleItemError,
+    TooManyError,
     UnderAppealError,
     UndoExpiredError,
 )
@@ -85,6 +86,8 @@ def refusal(error: ReviewError) -> tuple[str, str]:
         return _("Nothing to appeal"), _("No decision or removal stands that could be appealed.")
     if isinstance(error, NoSuchMessageError):
         return _("Nothing to decide any more"), _("The message was deleted or replaced.")
+    if isinstance(error, TooManyError):
+        return _("Too many at once"), _("At most %(n)s in one go.") % {"n": error.most}
     if isinstance(error, UndoExpiredError):
         return _("Too late to take back"), _("The decision has been sent on.")
     raise error

@@ -95,3 +95,9 @@ def spark(points: list[object], name: str, height: int = 28) -> SafeString:
             parts.append(f"{'L' if is_down else 'M'}{index * step:.1f},{y:.1f}")
         is_down = value is not None
     return SafeString(" ".join(parts))  # numbers only
+
+
+@register.filter
+def dot_y(row: int) -> int:
+    """Where the dot in this row of a column has its middle, in a drawing 120 high."""
+    return 115 - 10 * row

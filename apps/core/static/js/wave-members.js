@@ -30,7 +30,9 @@ class WaveMembers extends HTMLElement {
   };
 
   async #replace(answer) {
-    this.innerHTML = await answer.text();
+    const html = await answer.text();
+    if (!this.isConnected) return; // the card went meanwhile
+    this.innerHTML = html;
     const size = this.querySelector("[data-wave-size]")?.textContent;
     for (const figure of this.closest("[data-card]").querySelectorAll(".actions .action b")) figure.textContent = size ?? "";
   }
