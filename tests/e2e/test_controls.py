@@ -13,12 +13,18 @@ from apps.accounts.models import Role
 from apps.alerts.services import ensure_rules
 from apps.chat.services import NewMessage, ingest_messages
 from apps.policies.matching import RuleSpec
-from apps.policies.models import Action, Label, Policy, RuleKind
+from apps.policies.models import Action, Label, RuleKind
 from apps.policies.services import RuleChange, limits_of, newest_version, publish_version
 from apps.scoring.models import Source, Verdict
 from tests.dashboard.samples import replica, sample, store
 from tests.e2e.conftest import PHONE, WIDE, Processes, SignIn
-from tests.factories import MessageFactory, UserFactory, VerdictFactory, rules_release
+from tests.factories import (
+    MessageFactory,
+    UserFactory,
+    VerdictFactory,
+    default_policy_version,
+    rules_release,
+)
 
 CONTROLS, ALERTS, FALLBACK = "/operate/controls/", "/operate/alerts/", "/operate/fallback/"
 
@@ -69,7 +75,7 @@ def test_degraded_to_the_lists_and_back_and_a_worker_did_it(
 
 def publish_entry(pattern: str) -> None:
     """One that counts only while the model is away."""
-    policy = Policy.objects.get(is_default=True)
+    policy = default_policy_version().policy
     spec = RuleSpec(RuleKind.TERM, pattern, Label.TOXIC, Action.REMOVE, only_away=True)
     newest = newest_version(policy)
     publish_version(
@@ -97,14 +103,10 @@ def show() -> None:
     models = [["moderation:1", True], ["explainer:1", False]]
     seen = [replica(models=models), replica("W" * 60, state="draining", models=models)]
     store(sample(timezone.now(), replicas=seen))
-    for text in ("free coins", "<b>\u202eevil</b> " + "W" * 300, "加微信"):
-        message = MessageFactory(text=text)
-        VerdictFactory(message=message, label="ok", action="allow")
-        VerdictFactory(message=message, release=rules_release(), source=Source.FALLBACK)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("url", [CONTROLS, ALERTS, FALLBACK])
+@pytest.mark.parametrize("url", [CONTROLS, ALERTS])
 def test_axe_finds_nothing_serious(
     sign_in: SignIn, assert_accessible: Callable[[Page], None], url: str, theme: str
 ) -> None:
@@ -140,3 +142,22 @@ def test_an_open_question_stays_open_while_the_page_is_kept_fresh(sign_in: SignI
         with page.expect_response(f"**{CONTROLS}progress/"):
             page.evaluate("document.body.dispatchEvent(new CustomEvent('live:operate'))")
     expect(question).to_have_attribute("open", "")
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_list_of_what_an_outage_changed_is_accessible_and_fits(
+    sign_in: SignIn,
+    assert_accessible: Callable[[Page], None],
+    theme: str,
+    size: dict[str, int],
+) -> None:
+    for text in ("free coins", "<b>\u202eevil</b> " + "W" * 300, "加微信"):
+        message = MessageFactory(text=text)
+        VerdictFactory(message=message, label="ok", action="allow")
+        VerdictFactory(message=message, release=rules_release(), source=Source.FALLBACK)
+    page = sign_in(Role.OPERATOR, color_scheme=theme, viewport=size)
+    page.goto(FALLBACK)
+    expect(page.get_by_role("row")).to_have_count(4)
+    assert_accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
