@@ -24,6 +24,8 @@ PAGES: dict[str, tuple[Role | None, str]] = {
     "review": (Role.MODERATOR, "/review/"),
     "review-figures": (Role.MODERATOR, "/review/figures/"),
     "review-keys": (Role.MODERATOR, "/review/keys/"),
+    "appeals": (Role.ADMIN, "/review/appeals/"),
+    "agreement": (Role.ADMIN, "/review/agreement/"),
     "operate": (Role.OPERATOR, "/operate/"),
     "policies": (Role.ADMIN, "/policies/"),
     "keys": (Role.ADMIN, "/admin/keys/"),

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Role, User
 from apps.audit.models import AuditEvent
+from apps.audit.services import Actor
 from apps.policies.models import Action, Label
 from apps.review import check_figures
 from apps.review.errors import (
@@ -38,6 +39,7 @@ from apps.review.selectors import queue_page
 from apps.review.services import checks, serving
 from apps.review.services.checks import Shares
 from apps.review.services.decisions import Choice, grace, reverse_decision
+from apps.review.services.erasure import erase_about_messages
 from apps.review.services.leases import Lease, open_item
 from apps.review.services.settling import settle
 from apps.webhooks.models import OutboxEvent
@@ -298,6 +300,13 @@ class TestAnswering:
         age(given)
         with pytest.raises(UndoExpiredError):
             serving.undo(bob, given.pk)
+
+    def test_erasing_empties_the_notes_of_answers(self, ann: User, bob: User) -> None:
+        decided(ann)
+        given = answered(bob, Choice(Action.ALLOW, Label.OK, "my words"))
+        erased = erase_about_messages([given.item_id], actor=Actor.system("test"))
+        given.refresh_from_db()
+        assert (erased.notes, given.note, given.action) == (1, "", "allow")
 
     def test_ids_are_those_of_decisions(self, ann: User, bob: User) -> None:
         first = decided(ann)

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from apps.audit.services import Actor, record
-from apps.review.models import Appeal, Decision, Report
+from apps.review.models import Appeal, CheckAnswer, Decision, Report
 from apps.review.services.appeals import outbox_key
 from apps.webhooks.models import EventKind, OutboxEvent
 
@@ -33,7 +33,10 @@ def erase_about_messages(message_ids: Sequence[int], *, actor: Actor) -> Erased:
     Reports go whole; appeals lose their words and whose they are, moderators' notes their words.
     """
     reports, _ = Report.objects.filter(message_id__in=message_ids).delete()
-    notes = Decision.objects.filter(item_id__in=message_ids).exclude(note="").update(note="")
+    notes = sum(
+        made.objects.filter(item_id__in=message_ids).exclude(note="").update(note="")
+        for made in (Decision, CheckAnswer)
+    )
     appeals = _empty(Appeal.objects.filter(item_id__in=message_ids))
     return _on_record(Erased(reports, appeals, notes), actor)
 
