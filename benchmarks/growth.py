@@ -105,7 +105,8 @@ def name_groups_and_senders(database_url: str) -> None:
         for table, count in (("chat_group", GROUPS), ("chat_sender", SENDERS)):
             database.execute(
                 f"INSERT INTO {table} (external_id, name)"
-                f" SELECT 'old-' || n, '' FROM generate_series(1, {count}) AS n ON CONFLICT DO NOTHING"
+                f" SELECT 'old-' || n, '' FROM generate_series(1, {count}) AS n"
+                " ON CONFLICT DO NOTHING"
             )
 
 
