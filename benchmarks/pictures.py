@@ -26,7 +26,7 @@ from moderation_site.local.browser import find_browser
 WIDE = {"width": 1440, "height": 900}
 PATIENCE_MS = 180_000
 # Long enough for the charts to have something to show.
-CALM_S = 45
+CALM_S = 30
 FLOOD = 60_000
 
 
@@ -72,7 +72,9 @@ def _tell_the_story(browser: Browser, ready: dict[str, Any], out: Path) -> None:
     _take(browser, page, out, "outage")
 
     expect(gone.locator(".state").first).to_have_text("ready")
-    expect(page.locator('[data-lane="breaker"] .event-point', has_text="closed")).to_have_count(1)
+    expect(gone.locator("td").nth(1)).to_have_text("closed")
+    closed = page.locator('[data-lane="breaker"] .event-point', has_text="triton-1 closed")
+    expect(closed.last).to_be_visible()
     time.sleep(10)
     _take(browser, page, out, "recovery")
 

@@ -21,7 +21,7 @@ from apps.chat.models import Chunk
 from apps.dashboard.figures import RATE_WINDOW_S, STAGE_WINDOW_S, Figures, make_figures
 from apps.dashboard.models import InflowSample
 from apps.scoring.models import StageSample
-from apps.scoring.samples import read_samples
+from apps.scoring.samples import MessageClass, read_samples
 from inference.stats import LatencySketch
 
 FRESH_FOR_S = 0.5
@@ -131,6 +131,10 @@ def _read_overview() -> Overview:
     )
 
 
+# The end-to-end latency's sketches in a sample, of every class of message.
+_TOTALS = ("total", *(f"total:{each}" for each in MessageClass))
+
+
 class _Bucket:
     """What is added up for one point of the history."""
 
@@ -138,11 +142,11 @@ class _Bucket:
         self.total = LatencySketch()
         self.verdicts = self.undetermined = self.samples = 0
 
-    def add(self, verdicts: int, undetermined: int, sketch: str | None) -> None:
+    def add(self, verdicts: int, undetermined: int, sketches: Sequence[str | None]) -> None:
         self.samples += 1
         self.verdicts += verdicts
         self.undetermined += undetermined
-        if sketch:
+        for sketch in filter(None, sketches):
             self.total.merge(LatencySketch.from_bytes(base64.b64decode(sketch)))
 
 
@@ -189,10 +193,10 @@ def _sample_buckets(since: datetime, until: datetime) -> dict[int, _Bucket]:
         "at",
         KeyTransform("verdicts", counters),
         KeyTransform("", KeyTransform("by_label", counters)),
-        KeyTextTransform("total", KeyTransform("sketches", "payload")),
+        *(KeyTextTransform(name, KeyTransform("sketches", "payload")) for name in _TOTALS),
     )
-    for at, verdicts, undetermined, sketch in rows.iterator():
-        buckets[_bucket_of(at)].add(verdicts or 0, undetermined or 0, sketch)
+    for at, verdicts, undetermined, *sketches in rows.iterator():
+        buckets[_bucket_of(at)].add(verdicts or 0, undetermined or 0, sketches)
     return buckets
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from apps.dashboard import selectors
 from apps.dashboard.history import COLUMNS, RANGES_S, read_window
 from apps.dashboard.models import Rollup
 from apps.dashboard.rollups import STEPS_S, roll_up
-from tests.dashboard.samples import sample, store
+from tests.dashboard.samples import sample, sketch, store
 from tests.factories import UserFactory
 
 pytestmark = pytest.mark.django_db
@@ -116,3 +117,12 @@ def test_without_a_window_it_is_the_last_ten_minutes(operator: Client) -> None:
 )
 def test_what_is_no_instant_is_refused(operator: Client, query: dict[str, str]) -> None:
     assert operator.get(URL, query).status_code == 400
+
+
+def test_latencies_of_all_classes_of_messages_are_in_the_newest_points() -> None:
+    now = timezone.now()
+    for process, name, total_ms in (("a", "total:batch", 10.0), ("b", "total:backlog", 90.0)):
+        told = sample(now - timedelta(seconds=30), process, verdicts=4)
+        store(replace(told, sketches={name: sketch([total_ms] * 4)}))
+    live = [point for point in selectors.overview().history if point.p99_ms is not None]
+    assert [(round(p.p50_ms or 0), round(p.p95_ms or 0)) for p in live] == [(10, 90)]
