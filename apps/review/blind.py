@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.chat.models import Message
-from apps.policies.models import Action, Label
+from apps.policies.models import Action
 from apps.review import selectors
 from apps.review.models import Cause, Check, CheckOutcome, ReviewItem, ReviewState
 from apps.review.queue import QueueFilters
@@ -23,6 +23,7 @@ from apps.review.ranking import level, rank
 from apps.review.selectors import ROW_CHARS, Card, Conversation, QueuePage, QueueRow, SeenMessage
 from apps.review.services import checks
 from apps.review.services.decisions import grace
+from apps.scoring.models import Verdict
 
 # How long a checked message seems to have waited when it was first shown.
 SEEMING_WAIT = timedelta(seconds=90)
@@ -70,9 +71,7 @@ def _blinded(shown: Card, check: Check, now: datetime) -> Card:
     shift = _shift(check, message)
     _move(shown, shift)
     item.state = ReviewState.OPEN
-    if item.cause == Cause.APPEALED:
-        item.cause = Cause.REPORTED if item.reports else Cause.FLAGGED
-        item.label = _by_verdict(shown)
+    _unappeal(item, shown.verdict)
     return replace(
         shown,
         decision=None,
@@ -85,9 +84,12 @@ def _blinded(shown: Card, check: Check, now: datetime) -> Card:
     )
 
 
-def _by_verdict(shown: Card) -> Label | None:
-    verdict = shown.verdict
-    return None if verdict is None else verdict.acting_label or verdict.label  # type: ignore[return-value]
+def _unappeal(item: ReviewItem, verdict: Verdict | None) -> None:
+    """Cause and label as before anybody appealed; those of an appeal are of a decision."""
+    if item.cause != Cause.APPEALED:
+        return
+    item.cause = Cause.REPORTED if item.reports else Cause.FLAGGED
+    item.label = None if verdict is None else verdict.acting_label or verdict.label
 
 
 def _unjudged(seen: SeenMessage) -> SeenMessage:
@@ -114,13 +116,15 @@ def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None
     now = now or timezone.now()
     page = selectors.queue_page(user, filters, now=now)
     check = checks.leased_to(user, now)
-    if check is None or not page.rows:
+    if check is None or not page.rows or not checks.is_in(check, filters):
         return page
     item = (
         ReviewItem.objects.select_related("group")
         .annotate(line=Left("message__text", ROW_CHARS))
         .get(pk=check.item_id)
     )
+    if item.cause == Cause.APPEALED:
+        _unappeal(item, Verdict.objects.filter(message=item.pk).order_by("created_at").last())
     item.opened_at = max(item.opened_at, (check.shown_at or now) - SEEMING_WAIT)
     item.rank = rank(item.priority, item.opened_at)
     row = QueueRow(item=item, text=item.line, level=level(item.rank, now), holder=user)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -16,8 +17,9 @@ from django.utils import timezone
 from apps.accounts.models import Role, User
 from apps.audit.models import AuditEvent
 from apps.audit.services import Actor
+from apps.core import realtime
 from apps.policies.models import Action, Label
-from apps.review import check_figures
+from apps.review import blind, check_figures
 from apps.review.errors import (
     AlreadyDecidedError,
     LeaseLostError,
@@ -26,6 +28,7 @@ from apps.review.errors import (
     UndoExpiredError,
 )
 from apps.review.models import (
+    Cause,
     Check,
     CheckAnswer,
     CheckOutcome,
@@ -566,3 +569,87 @@ def skeleton(html: str) -> str:
     card = re.sub(r"<time[^>]*>[^<]*</time>|[0-9a-f-]{36}|[\d.:,]+", "", card)
     card = re.sub(r'csrfmiddlewaretoken" value="\w+"', "", card)
     return re.sub(r"\b(Group|Sender|sender|group|message)\b\W*", "", card)
+
+
+class TestBlindness:
+    """Nothing that a browser gets tells a check from an item of the queue."""
+
+    def test_live_events_are_those_of_a_decision(self, ann: User, bob: User, lead: User) -> None:
+        checks.set_shares(lead, ALWAYS)
+        decided(ann)
+        item = ReviewItemFactory()
+        with frames() as ordinary:
+            lease = open_item(bob, item.pk)
+            made = decide_as(bob, lease)
+            serving.undo(bob, made.pk)
+            serving.release_all(bob)
+        with frames() as checked:
+            lease = check_for(bob)
+            answer = decide_as(bob, lease)
+            serving.undo(bob, answer.pk)
+            serving.release_all(bob)
+        assert checked == ordinary
+
+    def test_version_is_that_of_an_item_that_nobody_has_decided(
+        self, ann: User, bob: User, lead: User
+    ) -> None:
+        checks.set_shares(lead, ALWAYS)
+        decided(ann)
+        fresh = ReviewItemFactory()
+        assert check_for(bob).version == open_item(bob, fresh.pk).version
+
+    def test_part_of_the_queue_that_could_not_hold_it_shows_none(
+        self, ann: User, bob: User, lead: User
+    ) -> None:
+        checks.set_shares(lead, ALWAYS)
+        decided(ann)
+        lease = check_for(bob)
+        toxic = ReviewItemFactory(label=Label.TOXIC)
+        part = QueueFilters(label=Label.TOXIC)
+        page = blind.queue_page(bob, part)
+        assert [row.item.pk for row in page.rows] == [toxic.pk]
+        assert serving.open_next(bob, part).item_id == toxic.pk
+        assert serving.open_next(bob, QueueFilters(label=Label.SPAM)).item_id == lease.item_id
+
+    def test_row_of_a_message_that_was_appealed_is_labelled_by_its_verdict(
+        self, ann: User, bob: User, lead: User
+    ) -> None:
+        checks.set_shares(lead, ALWAYS)
+        first = decided(ann, Choice(Action.REMOVE, Label.TOXIC))
+        ReviewItem.objects.filter(pk=first.item_id).update(cause=Cause.APPEALED, label=Label.TOXIC)
+        lease = check_for(bob)
+        ReviewItemFactory()
+        rows = {row.item.pk: row.item for row in blind.queue_page(bob, QueueFilters()).rows}
+        shown = rows[lease.item_id]
+        assert (shown.cause, shown.label) == (Cause.FLAGGED, Label.SPAM)
+
+
+def decide_as(user: User, lease: Lease) -> Decision | CheckAnswer:
+    return serving.decide(
+        user, lease.item_id, token=lease.token, version=lease.version, choice=ALLOW
+    )
+
+
+@contextmanager
+def frames() -> Iterator[list[str]]:
+    """The kinds of the events that browsers hear of meanwhile."""
+    kinds: list[str] = []
+
+    def heard(_topic: str, kind: str, **_: object) -> None:
+        kinds.append(kind)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(realtime, "publish", heard)
+        yield kinds
+
+
+class TestVouchingAgain:
+    def test_known_answer_follows_the_decision_that_is_vouched_for(
+        self, ann: User, lead: User
+    ) -> None:
+        first = decided(ann)
+        checks.make_gold(lead, first.pk)
+        second = reverse_decision(ann, first.pk, ALLOW)
+        age(second)
+        gold = checks.make_gold(lead, second.pk)
+        assert (gold.action, gold.label) == (Action.ALLOW, Label.OK)

@@ -131,3 +131,21 @@ def test_members_with_hostile_texts_stay_in_their_boxes(console: Client) -> None
     html = read(console, f"/review/items/{ids[0]}/wave/")
     assert "<script>alert" not in html
     assert html.count("data-member=") == 2
+
+
+def test_item_without_a_wave_has_no_page_of_members(console: Client) -> None:
+    (alone,) = taken_in(offers(1))
+    response = console.get(f"/review/items/{alone}/wave/")
+    assert (response.status_code, response["Location"]) == (302, f"/review/items/{alone}/")
+
+
+def test_taking_the_last_other_member_out_leaves_an_empty_fragment(console: Client) -> None:
+    first, other = taken_in(offers(2))
+    token = lease_fields(read(console))["token"]
+    response = console.post(
+        f"/review/items/{first}/wave/{other}/out/",
+        {"token": token},
+        headers={"X-Fragment": "wave"},
+    )
+    assert response.status_code == 200
+    assert "wave-count" not in response.content.decode()

@@ -28,6 +28,7 @@ from apps.review.models import (
     Decision,
     JointDecision,
     QueueTally,
+    Reason,
     ReviewItem,
     ReviewState,
     Skip,
@@ -629,3 +630,36 @@ def test_released_lease_frees_the_wave(ann: User, bob: User, wave: list[int]) ->
     lease = open_next(ann)
     release_lease(ann, lease.item_id, lease.token)
     assert open_next(bob) is not None
+
+
+# ---------- waves and leases that came apart ----------
+
+
+def test_decision_leaves_out_a_member_that_somebody_else_has_open(ann: User, bob: User) -> None:
+    first, later = offers(2)
+    taken_in([first])
+    lease = open_next(ann)
+    alone = decided(ann, lease)
+    taken_in([later])
+    theirs = open_item(bob, later.pk)
+    again = undo_decision(ann, alone.pk)  # now each has a member of the same wave
+    assert again is not None
+    decided(bob, theirs)
+    assert ReviewItem.objects.get(pk=first.pk).state == ReviewState.OPEN
+    assert decided(ann, again, ALLOW).action == Action.ALLOW
+    assert Decision.objects.filter(undone_at__isnull=True).count() == 2
+
+
+def test_members_of_a_forgotten_wave_are_still_handed_out(ann: User, bob: User) -> None:
+    wave = taken_in(offers(2))
+    Wave.objects.all().delete()
+    lease = open_next(ann)
+    assert lease is not None
+    decided(ann, lease)
+    assert states(wave) == {ReviewState.DECIDED}
+
+
+def test_decision_of_a_wave_tells_what_any_decision_tells(ann: User, wave: list[int]) -> None:
+    decided(ann, open_next(ann), Choice(Action.REMOVE, Label.SPAM, reason=Reason.FLOOD))
+    payloads = [event.payload for event in OutboxEvent.objects.filter(kind="decision.made")]
+    assert [payload["reason"] for payload in payloads] == ["flood"] * len(wave)

@@ -1,7 +1,8 @@
 """Blind checks: sampling decisions, handing checks out, answering, settling; and known answers.
 
 None of it touches the queue: items keep their state and version, counts stay, and nothing of an
-answer is told to the outside. Only what a lead settles can change a decision.
+answer is told to the outside. Only what a lead settles can change a decision. Browsers hear the
+same events as of an item of the queue: their frames must not tell a check from one.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def take(user: User, kind: CheckKind, filters: QueueFilters, now: datetime) -> L
     Only one that the part of the queue could hold: anything else would give it away.
     """
     require(user, Permission.REVIEW)
-    if filters.cause is not None or filters.text:
+    if _shows_none(filters):
         return None
     items = _unknown_to(user, filters)
     check = _second(user, items, now) if kind is CheckKind.SECOND else _gold(user, items, now)
@@ -150,6 +151,18 @@ def take(user: User, kind: CheckKind, filters: QueueFilters, now: datetime) -> L
         check.save(update_fields=["outcome"])
         return None
     return grant(check, user, now)
+
+
+def _shows_none(filters: QueueFilters) -> bool:
+    return filters.cause is not None or bool(filters.text)
+
+
+def is_in(check: Check, filters: QueueFilters) -> bool:
+    """Whether this part of the queue could hold the check."""
+    item = check.item
+    asked = (filters.label, filters.group_id, filters.language)
+    pairs = zip(asked, (item.label, item.group_id, item.language), strict=True)
+    return not _shows_none(filters) and all(want in (None, has) for want, has in pairs)
 
 
 def _unknown_to(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
@@ -202,13 +215,19 @@ def _gold(user: User, items: QuerySet[ReviewItem], now: datetime) -> Check | Non
 
 
 def grant(check: Check, user: User, now: datetime) -> Lease:
-    """Lease a check, again or for the first time."""
+    """Lease a check, again or for the first time.
+
+    The lease's version is what it would be of an item of the queue: new, or open again after an
+    answer was taken back. So it doesn't tell that the message has been decided.
+    """
     check.moderator = user
     check.lease_token = uuid4()
     check.lease_until = now + lease_time()
     check.shown_at = check.shown_at or now
     check.save(update_fields=["moderator", "lease_token", "lease_until", "shown_at"])
-    return Lease(check.item_id, check.lease_token, check.item.version, check.lease_until)
+    announce("leased", [check.item_id])
+    taken_back = CheckAnswer.objects.filter(subject=check, moderator=user).count()
+    return Lease(check.item_id, check.lease_token, 1 + 2 * taken_back, check.lease_until)
 
 
 def extend(user: User, item_id: int, token: UUID, now: datetime) -> datetime | None:
@@ -218,12 +237,18 @@ def extend(user: User, item_id: int, token: UUID, now: datetime) -> datetime | N
 
 
 def release(user: User, item_id: int, token: UUID) -> bool:
-    return _held(user, item_id, token).update(lease_until=None, lease_token=None) == 1
+    is_released = _held(user, item_id, token).update(lease_until=None, lease_token=None) == 1
+    announce("released", [item_id] if is_released else [])
+    return is_released
 
 
 def release_all(user: User) -> int:
     open_ones = Check.objects.filter(moderator=user, outcome=CheckOutcome.WAITING)
-    return open_ones.exclude(lease_token=None).update(lease_until=None, lease_token=None)
+    leased = list(open_ones.exclude(lease_token=None).values_list("pk", "item_id"))
+    held = Check.objects.filter(pk__in=[pk for pk, _ in leased])
+    held.update(lease_until=None, lease_token=None)
+    announce("released", [item_id for _, item_id in leased])
+    return len(leased)
 
 
 def _held(user: User, item_id: int, token: UUID) -> QuerySet[Check]:
@@ -278,7 +303,7 @@ def answer(
     check.lease_token = check.lease_until = None
     check.save(update_fields=["outcome", "lease_token", "lease_until"])
     _audit("check.answered", check, user, given)
-    announce("checked", [item_id])
+    announce("decided", [item_id])
     return given
 
 
@@ -322,6 +347,7 @@ def undo_answer(user: User, answer_id: int, *, now: datetime | None = None) -> L
     check.outcome = CheckOutcome.WAITING
     check.save(update_fields=["outcome"])
     _audit("check.undone", check, user, given)
+    announce("reopened", [check.item_id])
     return grant(check, user, now)
 
 
@@ -382,7 +408,8 @@ def make_gold(user: User, decision_id: int, *, now: datetime | None = None) -> G
         item_id=decision.item_id,
         defaults={"action": decision.action, "label": decision.label, "made_by": user},
     )
-    if is_new or gold.retired_at is not None:
+    is_same = (gold.action, gold.label) == (decision.action, decision.label)
+    if is_new or gold.retired_at is not None or not is_same:
         gold.action, gold.label, gold.retired_at = decision.action, decision.label, None
         gold.save(update_fields=["action", "label", "retired_at"])
         _audit_gold("gold.made", gold, user)

@@ -86,7 +86,7 @@ def decide(
     """
     require(user, Permission.REVIEW)
     now = now or timezone.now()
-    others = lock_for_all(user, item_id)
+    others = lock_for_all(user, item_id, now)
     try:
         item = lock_open(user, item_id)
     except AlreadyDecidedError as error:
@@ -353,9 +353,10 @@ def escalate(user: User, item_id: int, *, token: UUID, version: int) -> None:
         The same as `decide`.
     """
     require(user, Permission.REVIEW)
-    others = lock_for_all(user, item_id)
+    now = timezone.now()
+    others = lock_for_all(user, item_id, now)
     item = lock_open(user, item_id)
-    _check_lease(item, user, token, timezone.now())
+    _check_lease(item, user, token, now)
     if item.version != version:
         raise StaleItemError(item.version)
     everything = [item.pk, *others]

@@ -194,6 +194,7 @@ def _told(decision: Decision) -> dict[str, Any]:
         "message": decision.item_id,
         "action": decision.action,
         "label": decision.label,
+        "reason": decision.reason or None,
     }
 
 

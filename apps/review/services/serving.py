@@ -35,7 +35,7 @@ def open_next(
     require(user, Permission.REVIEW)
     now, filters = now or timezone.now(), filters or QueueFilters()
     own = checks.leased_to(user, now)
-    if own is not None and resume:
+    if own is not None and resume and checks.is_in(own, filters):
         return checks.grant(own, user, now)
     kind = checks.is_turn_of(user, now) if own is None else None
     if kind is not None and free(waiting(user, filters), user, now).exists():

@@ -200,11 +200,12 @@ def lock_wave(wave_id: int | None) -> None:
     list(Wave.objects.select_for_update(of=("self",)).filter(pk=wave_id or 0))
 
 
-def lock_for_all(user: User, item_id: int) -> list[int]:
+def lock_for_all(user: User, item_id: int, now: datetime) -> list[int]:
     """Lock the wave of an item and all its open members; returns the others' ids.
 
     Empty, and nothing locked, when the item is alone. The wave first, then items by their ids:
-    everybody who deals with several of them keeps to that order.
+    everybody who deals with several of them keeps to that order. A member that somebody else has
+    open stays theirs: an undo, or a lead's choice, may have left them one of a wave.
 
     Raises:
         ReviewItem.DoesNotExist: There is no such item.
@@ -214,18 +215,24 @@ def lock_for_all(user: User, item_id: int) -> list[int]:
         return []
     lock_wave(item.wave_id)
     members = waiting(user, QueueFilters()).filter(wave=item.wave_id).order_by("pk")
-    locked = members.select_for_update(of=("self",)).values_list("pk", flat=True)
-    return [id_ for id_ in locked if id_ != item_id]
+    locked = members.select_for_update(of=("self",)).values_list("pk", "leased_by", "lease_until")
+    return [
+        id_
+        for id_, holder_id, until in locked
+        if id_ != item_id and (holder_id in (None, user.pk) or until <= now)
+    ]
 
 
 def lock_for_lease(item: ReviewItem, *, wait: bool) -> bool:
     """Keep others from leasing another member meanwhile.
 
     False when somebody deals with the wave right now and the caller would not wait: who has locked
-    an item already must not wait for its wave.
+    an item already must not wait for its wave. One that was forgotten locks nobody out.
     """
     locked = Wave.objects.select_for_update(of=("self",), no_key=True, skip_locked=not wait)
-    return locked.filter(pk=item.wave_id or 0).first() is not None or wait
+    if locked.filter(pk=item.wave_id or 0).first() is not None or wait:
+        return True
+    return not Wave.objects.filter(pk=item.wave_id or 0).exists()
 
 
 def leased_sibling(item: ReviewItem, now: datetime) -> ReviewItem | None:

@@ -61,6 +61,8 @@ def _render(
     if item is None:
         raise Http404
     wave = wave_facts.wave_card(request.user, item, now=now)
+    if wave is None and not _wants_fragment(request):
+        return redirect("review:item", item_id)
     context: dict[str, Any] = {
         "item": item,
         "wave": wave,
