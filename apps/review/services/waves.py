@@ -219,7 +219,7 @@ def lock_for_all(user: User, item_id: int, now: datetime) -> list[int]:
     return [
         id_
         for id_, holder_id, until in locked
-        if id_ != item_id and (holder_id in (None, user.pk) or until <= now)
+        if id_ != item_id and (holder_id in (None, user.pk) or until is None or until <= now)
     ]
 
 
