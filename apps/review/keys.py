@@ -67,6 +67,7 @@ GROUPS: tuple[CommandGroup, ...] = (
             Command("up", "k", _("Up in the queue")),
             Command("search", "/", _("Search in the queue")),
             Command("more", "]", _("More of the conversation")),
+            Command("reveal", "v", _("Show what is blurred, and blur it again")),
         ),
     ),
 )

@@ -11,6 +11,7 @@ from apps.review.views import (
     ranges,
     saved_views,
     waves,
+    wellbeing,
 )
 
 app_name = "review"
@@ -37,6 +38,7 @@ urlpatterns = [
     path("keys/reset/", keys.reset, name="reset-keys"),
     path("items/<int:item_id>/wave/", waves.members, name="wave"),
     path("items/<int:item_id>/wave/<int:member_id>/out/", waves.take_out, name="take-out"),
+    path("wellbeing/", wellbeing.show, name="wellbeing"),
     path("range/", ranges.show, name="range"),
     path("range/decide/", ranges.decide, name="decide-range"),
     path("range/<int:decision_id>/undo/", ranges.undo, name="undo-range"),

@@ -480,7 +480,7 @@ def crowd(size: int) -> None:
 
 @pytest.mark.parametrize(
     ("method", "url", "queries"),
-    [("get", QUEUE, 41), ("get", "/review/rows/", 11), ("post", "/review/next/", 29)],
+    [("get", QUEUE, 42), ("get", "/review/rows/", 12), ("post", "/review/next/", 30)],
 )
 def test_number_of_queries_does_not_grow(
     console: Client, method: str, url: str, queries: int

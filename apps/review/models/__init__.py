@@ -24,6 +24,7 @@ from apps.review.models.queue import (
 from apps.review.models.reports import Report, ReportReason
 from apps.review.models.strikes import Strike
 from apps.review.models.waves import JointDecision, JointKind, Wave, WaveBand
+from apps.review.models.wellbeing import Wellbeing
 
 __all__ = [
     "Appeal",
@@ -53,4 +54,5 @@ __all__ = [
     "Strike",
     "Wave",
     "WaveBand",
+    "Wellbeing",
 ]

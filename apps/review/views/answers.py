@@ -34,7 +34,12 @@ def card_of(
     """Context of the card: leased, to look at, or (without an id) the empty queue."""
     shown = lease.item_id if lease else item_id
     keys = selectors.keys_of(request.user)
-    context: dict[str, Any] = {"lease": lease, "keys": keys, "undo_s": decisions.grace().seconds}
+    context: dict[str, Any] = {
+        "lease": lease,
+        "keys": keys,
+        "undo_s": decisions.grace().seconds,
+        "blurred": selectors.blurred_for(request.user),
+    }
     if shown is None:
         return {**context, **_empty(request, now)}
     try:

@@ -101,7 +101,11 @@ def rows(request: SignedInRequest) -> HttpResponse:
     """The queue alone."""
     filters = filters_of(request.GET)
     page = blind.queue_page(request.user, filters)
-    context = {**queue_context(page, filters), "keys": selectors.keys_of(request.user)}
+    context = {
+        **queue_context(page, filters),
+        "keys": selectors.keys_of(request.user),
+        "blurred": selectors.blurred_for(request.user),
+    }
     return render(request, "review/queue.html", context)
 
 
