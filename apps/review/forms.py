@@ -59,7 +59,10 @@ class DecisionForm(VersionForm):
 
 
 class AppealDecisionForm(VersionForm):
-    """`action` is what shall stand: the appealed one upholds it. `note` is the reason."""
+    """`action` is what shall stand: the appealed one upholds it. `note` is the reason.
+
+    Whoever removes what was allowed has to say what it is.
+    """
 
     action = forms.ChoiceField(choices=Action.choices)
     label = forms.ChoiceField(choices=Label.choices, required=False)
@@ -68,11 +71,17 @@ class AppealDecisionForm(VersionForm):
         max_length=NOTE_CHARS, error_messages={"required": _("Write a reason first.")}
     )
 
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        suggested = Label.OK if data.get("action") == Action.ALLOW else data.get("suggested")
+        data["label"] = data.get("label") or suggested
+        if data.get("action") != Action.ALLOW and data["label"] in (None, "", Label.OK):
+            self.add_error("label", _("Choose what it is first."))
+        return data
+
     def choice(self) -> Choice:
         data = self.cleaned_data
-        action = Action(data["action"])
-        fallback = Label.OK if action is Action.ALLOW else data["suggested"]
-        return Choice(action, Label(data["label"] or fallback or Label.OK), data["note"])
+        return Choice(Action(data["action"]), Label(data["label"]), data["note"])
 
 
 class AppealForm(forms.Form):

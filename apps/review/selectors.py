@@ -81,6 +81,8 @@ class QueuePage:
     pace: Pace
     shown: int
     found: int | None = None
+    # Of a part by cause, which no count tells; capped likewise.
+    of_cause: int | None = None
 
     @property
     def found_is_capped(self) -> bool:
@@ -111,7 +113,12 @@ def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None
         pace=_pace(now),
         shown=_shown(part, rows),
         found=part[: FOUND_MOST + 1].count() if filters.text else None,
+        of_cause=part[: FOUND_MOST + 1].count() if _is_uncounted(filters) else None,
     )
+
+
+def _is_uncounted(filters: QueueFilters) -> bool:
+    return filters.cause not in (None, Cause.UNDETERMINED) and not filters.text
 
 
 def _counts(user: User, filters: QueueFilters) -> dict[str | None, int]:
@@ -123,7 +130,7 @@ def _counts(user: User, filters: QueueFilters) -> dict[str | None, int]:
         tally = tally.filter(language=filters.language)
     counts = dict(tally.values_list("label").annotate(Sum("change")))
     for label, count in _barred(user, filters):
-        counts[label] -= count
+        counts[label] = max(counts.get(label, 0) - count, 0)  # it may be newer than the counts
     return counts
 
 

@@ -131,6 +131,8 @@ def target() -> timedelta:
 def _size(page: QueuePage, filters: QueueFilters) -> int:
     if page.found is not None:
         return min(page.found, FOUND_MOST)
+    if page.of_cause is not None:
+        return page.of_cause
     if filters.label is not None:
         return page.by_label.get(filters.label, 0)
     return page.by_label.get(None, 0) if filters.cause is not None else page.total

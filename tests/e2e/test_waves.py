@@ -84,3 +84,15 @@ def test_wave_is_accessible_and_fits(
     expect(page.locator("wave-members .wave-member")).to_have_count(3)
     assert_accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+
+
+def test_reading_all_members_leaves_the_lease_as_it_is(sign_in: SignIn, ann: User) -> None:
+    ids = taken_in(offers(9))
+    page = open_review(sign_in(user=ann))
+    token = card(page).get_attribute("data-token")
+    members = page.locator("wave-members")
+    members.get_by_role("link", name="Show all").click()
+    expect(members.locator(".wave-member")).to_have_count(8)
+    members.get_by_role("button", name="Take out").first.click()
+    expect(members.locator("[data-wave-size]")).to_have_text("×8")
+    assert str(ReviewItem.objects.get(pk=ids[0]).lease_token) == token

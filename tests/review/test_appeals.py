@@ -64,11 +64,15 @@ def bob() -> User:
 @pytest.fixture
 def removed(ann: User) -> Decision:
     """Ann removed a message, a while ago."""
+    return decided_long_ago(ann, REMOVE)
+
+
+def decided_long_ago(user: User, choice: Choice) -> Decision:
     item = ReviewItemFactory()
-    lease = open_item(ann, item.pk)
+    lease = open_item(user, item.pk)
     long_ago = timezone.now() - grace() - timedelta(minutes=1)
     decision: Decision = decide(
-        ann, item.pk, token=lease.token, version=lease.version, choice=REMOVE, now=long_ago
+        user, item.pk, token=lease.token, version=lease.version, choice=choice, now=long_ago
     )
     return decision
 
@@ -280,6 +284,18 @@ def test_rates_count_what_was_decided(bob: User) -> None:
         assert rate.rate == pytest.approx(2 / 3)
 
 
+def test_lead_can_not_reverse_what_came_of_an_appeal_against_themselves(bob: User) -> None:
+    lead = UserFactory(role=Role.LEAD)
+    first = decided_long_ago(lead, REMOVE)
+    appeal(first.item_id)
+    result = settle(bob, open_item(bob, first.item_id), OVERTURN).result
+    assert result is not None
+    with pytest.raises(OwnDecisionError):
+        reverse_decision(lead, result.pk, REMOVE)
+    other = UserFactory(role=Role.LEAD)
+    assert reverse_decision(other, result.pk, REMOVE).reverses == result
+
+
 class TestPages:
     @pytest.fixture
     def console(self, client: Client, bob: User) -> Client:
@@ -301,6 +317,23 @@ class TestPages:
         assert list(answer.json()["fields"]) == ["note"]
         console.post(url, {**fields, "note": "We were wrong."})
         assert Appeal.objects.get().state == AppealState.OVERTURNED
+
+    def test_removal_of_what_was_allowed_says_what_it_is(self, console: Client, ann: User) -> None:
+        allowed = decided_long_ago(ann, Choice(Action.ALLOW, Label.OK))
+        appeal(allowed.item_id)
+        html = console.get("/review/").content.decode()
+        assert 'name="suggested"' not in html
+        assert 'name="label" value="toxic"' in html
+        item = ReviewItem.objects.get()
+        url = f"/review/items/{item.pk}/appeal/"
+        fields = {"token": item.lease_token, "version": item.version, "action": "remove"}
+        fields["note"] = "It insults somebody."
+        for label in ({}, {"suggested": "ok"}, {"label": "ok"}):
+            answer = console.post(url, {**fields, **label}, headers={"Accept": "application/json"})
+            assert answer.status_code == 400
+        console.post(url, {**fields, "label": "toxic"})
+        stands = Decision.objects.get(undone_at__isnull=True)
+        assert (stands.action, stands.label) == (Action.REMOVE, Label.TOXIC)
 
     def test_hostile_appeals_stay_in_their_box(self, console: Client, removed: Decision) -> None:
         open_appeal(

@@ -17,6 +17,7 @@ from apps.audit.models import AuditEvent
 from apps.policies.models import Action, Label
 from apps.review import keys, selectors
 from apps.review.models import (
+    Cause,
     KeyMap,
     Language,
     QueueFlow,
@@ -281,3 +282,38 @@ def test_busiest_groups_and_the_chosen_one_are_offered(
         (quiet.pk, "a quiet one"),
         (busy.pk, "Busy"),
     ]
+
+
+def test_view_with_a_long_search_in_chinese_is_saved(client: Client) -> None:
+    user = UserFactory()
+    client.force_login(user)
+    wanted = "\u5b57" * 200
+    client.post(f"/review/views/?q={wanted}", {"name": "long"})
+    (view,) = SavedView.objects.filter(person=user)
+    assert client.get(f"/review/?{view.query}").context["filters"].text == wanted
+
+
+def test_undo_says_the_key_that_somebody_gave_it(client: Client) -> None:
+    user = UserFactory()
+    client.force_login(user)
+    save_keys(user, {"undo": "z"})
+    lease = open_item(user, ReviewItemFactory().pk)
+    decide(
+        user,
+        lease.item_id,
+        token=lease.token,
+        version=lease.version,
+        choice=Choice(Action.ALLOW, Label.OK),
+    )
+    html = client.get("/review/").content.decode()
+    bar = html[html.index("<undo-bar") : html.index("</undo-bar>")]
+    assert 'data-key="Z"' in bar
+    assert '<kbd class="kbd">Z</kbd>' in bar
+
+
+def test_rest_of_a_cause_is_counted_by_that_cause(client: Client) -> None:
+    client.force_login(UserFactory())
+    ReviewItemFactory.create_batch(2, cause=Cause.REPORTED)
+    ReviewItemFactory.create_batch(5, cause=Cause.UNDETERMINED, label=None)
+    assert client.get("/review/?cause=reported").context["hidden"] == 0
+    assert client.get("/review/?cause=undetermined").context["hidden"] == 0

@@ -14,7 +14,8 @@ class SavedView(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, related_name="+"
     )
     name = models.CharField(max_length=40)
-    query = models.CharField(max_length=500)
+    # A search of 200 characters, each as up to four bytes in per cent, and the rest.
+    query = models.CharField(max_length=3_000)
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

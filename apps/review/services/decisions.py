@@ -21,6 +21,7 @@ from apps.review.errors import (
     AlreadyDecidedError,
     ItemWithdrawnError,
     LeaseLostError,
+    OwnDecisionError,
     StaleItemError,
     UnderAppealError,
     UndoExpiredError,
@@ -133,7 +134,10 @@ def _decide_wave(
     )
     Wave.objects.filter(pk=item.wave_id or 0).update(joint=joint)
     made = decide_all(joint, [item.pk, *others], lead_id=item.pk, note=choice.note, hold=grace())
-    return next(decision for decision in made if decision.item_id == item.pk)
+    mine = next((decision for decision in made if decision.item_id == item.pk), None)
+    if mine is None:
+        raise ItemWithdrawnError  # an edit came in this very moment: nothing is decided
+    return mine
 
 
 def _is_repeat(decision: Decision, user: User, token: UUID, choice: Choice) -> bool:
@@ -286,6 +290,7 @@ def reverse_decision(
         AlreadyDecidedError: It does not stand any more, or it says the same.
         ItemWithdrawnError: It was taken back and its message is gone.
         UnderAppealError: It is appealed.
+        OwnDecisionError: It came of an appeal against the user's own decision.
     """
     require(user, Permission.REVIEW)
     item_id = Decision.objects.values_list("item_id", flat=True).get(pk=decision_id)
@@ -297,6 +302,8 @@ def reverse_decision(
         return _reversal_of(old, user, choice)
     if item.state == ReviewState.OPEN:
         raise UnderAppealError
+    if Appeal.objects.filter(result=old, decision__moderator=user).exists():
+        raise OwnDecisionError
     if (old.action, old.label) == (choice.action, choice.label):
         raise AlreadyDecidedError(old)
     decision = overturn(old, user, choice, now or timezone.now())

@@ -417,7 +417,7 @@ class ReviewDesk extends HTMLElement {
     const row = event.target.closest(".queue-row");
     const goesOn = event.target.closest("[data-go-on]");
     const takes = event.target.closest("[data-take]");
-    const more = event.target.closest("[data-more]");
+    const more = event.target.closest("[data-conversation] [data-more]");
     if (event.target.closest("[data-toggle-list]") || row) this.toggleAttribute("data-list");
     if (!row && !goesOn && !takes && !more) return;
     event.preventDefault();

@@ -71,8 +71,10 @@ class UndoBar extends HTMLElement {
     button.type = "button";
     button.className = "btn";
     button.dataset.size = "sm";
-    button.innerHTML = '<span></span> <kbd class="kbd">U</kbd>';
-    button.firstChild.textContent = this.dataset.wordUndo;
+    const cap = document.createElement("kbd");
+    cap.className = "kbd";
+    cap.textContent = this.dataset.key;
+    button.append(`${this.dataset.wordUndo} `, cap);
     toast.append(words, left, button);
     this.replaceChildren(toast);
     this.#count(newest);

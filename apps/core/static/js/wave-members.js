@@ -13,6 +13,8 @@ class WaveMembers extends HTMLElement {
     const answer = await this.#fetch(form.getAttribute("action"), { method: "POST", body: new FormData(form) });
     if (!answer) return;
     if (answer.status === 409) return this.#toast(await answer.json());
+    if (answer.redirected) return location.assign(answer.url); // signed out
+    if (!answer.ok) return;
     await this.#replace(answer);
     this.#toast({ text: this.dataset.wordTaken });
     const forms = this.querySelectorAll("form");
@@ -24,7 +26,7 @@ class WaveMembers extends HTMLElement {
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     const answer = await this.#fetch(link.href, {});
-    if (!answer?.ok) return;
+    if (!answer?.ok || answer.redirected) return;
     await this.#replace(answer);
     this.querySelector("button, a")?.focus({ preventScroll: true });
   };
