@@ -35,15 +35,25 @@ _ASCII_TOKENS = re.compile(r"[a-z0-9]+|[^a-z0-9]")
 _FULL_STOP_IN_HOST = re.compile(r"(?<=[a-z0-9])\u3002(?=[a-z0-9])")
 _BRACKETED_DOT = re.compile(r" ?[\[(](?:\.|dot)[\])] ?")
 _LAST_MARK = 0x1E_FFF
+# More marks than that on one letter are no spelling (UAX 15 calls a text without them stream-safe).
+MOST_MARKS = 30
+_LONG_TEXT_CHARS = 256
 
 
 def fold(text: str) -> str:
     """The text in lower case, one width and one composition, one space for any."""
     if text.isascii():
         return " ".join(text.lower().split())
-    folded = unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).casefold()
+    folded = unicodedata.normalize("NFKC", _without_mark_runs(_HIDDEN.sub("", text))).casefold()
     folded = _STRAY_MARKS.sub("", unicodedata.normalize("NFKC", folded))
     return " ".join(_HIDDEN.sub("", folded).split())
+
+
+def _without_mark_runs(text: str) -> str:
+    """Normalising sorts each run of marks in quadratic time: seconds for a text that is one run."""
+    if len(text) <= _LONG_TEXT_CHARS:
+        return text
+    return _patterns()[2].sub(r"\1", text)
 
 
 def tokens(folded: str) -> list[str]:
@@ -84,21 +94,27 @@ def _decode_label(label: str) -> str:
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Of tokens and of hosts. Made when first needed: finding all marks takes some milliseconds.
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Of tokens, of hosts and of runs of marks. Made when first needed: finding all marks takes
+    some milliseconds.
 
-    Both read a text once: a run is taken whole and never given back.
+    Each reads a text once: a run is taken whole and never given back.
     """
-    found = _ranges(
-        code for code in range(0x300, _LAST_MARK) if unicodedata.category(chr(code))[0] == "M"
+    found = list(
+        _ranges(
+            code for code in range(0x300, _LAST_MARK) if unicodedata.category(chr(code))[0] == "M"
+        )
     )
     unspaced = re.compile(f"[{_UNSPACED}]")
     marks = "".join(part for part in found if not unspaced.match(part))
     word = rf"(?:[^\W_{_UNSPACED}]|[{marks}])++"
     label = rf"[\w{marks}-]"
+    # The last two are letters that become marks.
+    mark = f"[{''.join(found)}\uff9e\uff9f]"
     return (
         re.compile(rf"{word}|.", re.DOTALL),
         re.compile(rf"(?<!{label}){label}++(?:\.{label}++)+"),
+        re.compile(f"({mark}{{{MOST_MARKS}}}){mark}++"),
     )
 
 
