@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,10 @@ def judge_many(scores: Array, thresholds: Thresholds) -> tuple[Array, Array, Arr
     return scores.argmax(axis=1), actions, acting
 
 
+def _lists_of(in_force: Mapping[int, Thresholds]) -> set[int]:
+    return {t.rule_list_id for t in in_force.values() if t.rule_list_id is not None}
+
+
 class Rulebook:
     """What one worker needs to know to judge; read anew from the database every second."""
 
@@ -79,17 +83,26 @@ class Rulebook:
     def _read(self) -> None:
         # Taken before reading: a change that commits meanwhile is at most a second late.
         read_at_s = time.monotonic()
-        self._in_force, self._default = thresholds_in_force()
+        in_force, default = thresholds_in_force()
         own = Group.objects.filter(policy__isnull=False).values_list("id", "policy_id")
-        self._policy_of_group = {group: policy for group, policy in own if policy is not None}
-        self._matchers = self._read_matchers()
+        policy_of_group = {group: policy for group, policy in own if policy is not None}
+        matchers = self._read_matchers(in_force)
         active = dict(Release.objects.filter(is_active=True).values_list("kind", "id"))
+        # Other threads judge meanwhile, and must not see a version without its lists: those of
+        # the new ones come first, those of the ones before stay until the next reading.
+        before = _lists_of(self._in_force)
+        kept = {id_: pair for id_, pair in self._matchers.items() if id_ in before}
+        self._matchers = {**kept, **matchers}
+        self._in_force, self._default = in_force, default
+        self._policy_of_group = policy_of_group
         self.release_id = active[ReleaseKind.MODEL]
         self.rules_release_id = active[ReleaseKind.RULES]
         self._read_at_s = read_at_s
 
-    def _read_matchers(self) -> dict[int, tuple[Matcher, Matcher]]:
-        wanted = {t.rule_list_id for t in self._in_force.values() if t.rule_list_id is not None}
+    def _read_matchers(
+        self, in_force: Mapping[int, Thresholds]
+    ) -> dict[int, tuple[Matcher, Matcher]]:
+        wanted = _lists_of(in_force)
         new = {
             id_: (Matcher(rules), Matcher(rules, is_away=True))
             for id_, rules in rules_of(wanted - self._matchers.keys()).items()

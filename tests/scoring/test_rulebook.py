@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
 import numpy as np
+import psycopg
 import pytest
+from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +21,7 @@ from apps.policies.models import Label, PolicyVersion, Threshold
 from apps.scoring import rulebook
 from apps.scoring.rulebook import ACTIONS, Rulebook, judge_many
 from tests.factories import GroupFactory, PolicyFactory
+from tests.scoring.conftest import Publish, term
 
 # Coarse, so that ties and scores right on a limit are common.
 steps = st.integers(0, 10).map(lambda n: n / 10)
@@ -63,3 +72,51 @@ def test_new_version_is_in_force_at_the_next_reading(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(rulebook, "REFRESH_EVERY_S", 0.0)
     book.refresh()
     assert book.version_id(group.pk) == newer.pk
+
+
+def test_version_is_never_seen_without_its_lists_while_another_thread_reads(
+    publish: Publish,
+) -> None:
+    publish(term("pills"))
+    group = GroupFactory.create()
+    book = Rulebook()
+    book.refresh()
+    publish(term("casino"))
+    with another_connection() as lists_held_up, ThreadPoolExecutor(1) as threads:
+        lists_held_up.execute("LOCK TABLE policies_rule")
+        reading = threads.submit(refresh_apart, book)
+        try:
+            wait_until_somebody_waits_for(lists_held_up, "policies_rule")
+            matcher = book.matcher(group.pk)
+        finally:
+            lists_held_up.rollback()
+        reading.result()
+    assert matcher is not None, "a whole batch would pass the lists by"
+    assert matcher.match("cheap pills") is not None
+    both = book.matcher(group.pk)
+    assert both is not None
+    assert both.match("the casino") is not None
+
+
+def refresh_apart(book: Rulebook) -> None:
+    try:
+        book.refresh()
+    finally:
+        connection.close()
+
+
+def wait_until_somebody_waits_for(watcher: psycopg.Connection[Any], table: str) -> None:
+    deadline_s = time.monotonic() + 30
+    while not watcher.execute(
+        "SELECT 1 FROM pg_locks WHERE relation = %s::regclass AND NOT granted", [table]
+    ).fetchone():
+        assert time.monotonic() < deadline_s, "nobody reads the lists"
+
+
+@contextmanager
+def another_connection() -> Iterator[psycopg.Connection[Any]]:
+    params = connection.get_connection_params()
+    with psycopg.connect(
+        **{k: params[k] for k in ("dbname", "user", "password", "host", "port") if k in params}
+    ) as found:
+        yield found
