@@ -149,8 +149,10 @@ def _deleted_ids(cursor: Cursor, chunk_ids: Iterable[int]) -> set[int]:
 
 def _judged_ids(cursor: Cursor, verdicts: Sequence[StoredVerdict]) -> set[int]:
     cursor.execute(
-        "SELECT message_id FROM scoring_verdict WHERE message_id = ANY(%s) AND release_id = %s",
-        [[verdict.message_id for verdict in verdicts], verdicts[0].release_id],
+        "SELECT message_id FROM scoring_verdict"
+        " WHERE message_id = ANY(%s) AND release_id = ANY(%s)",
+        # Of two, when another came into force between the lists' turn and the model's.
+        [[v.message_id for v in verdicts], list({v.release_id for v in verdicts})],
     )
     return {id_ for (id_,) in cursor.fetchall()}
 

@@ -17,7 +17,7 @@ from apps.scoring.claims import Claim, Claimer, fetch_messages
 from apps.scoring.models import Source, Verdict
 from apps.scoring.sinks import StoredVerdict
 from apps.scoring.verdicts import Stored, Timing, store_verdicts
-from tests.factories import active_release, default_policy_version
+from tests.factories import active_release, default_policy_version, rules_release
 from tests.scoring.conftest import Say
 
 
@@ -188,3 +188,20 @@ def test_what_a_sink_raises_rolls_the_batch_back(say: Say, monkeypatch: pytest.M
         store(claimed, ids)
     assert judged_ids() == set()
     assert Chunk.objects.get().claim_id == claimed.id
+
+
+def test_verdict_of_the_second_release_in_a_batch_that_is_there_already_is_left_out(
+    say: Say,
+) -> None:
+    """Another release came into force between the lists' turn and the model's."""
+    other = rules_release()
+    ruled, judged = say("by the lists", "by the model")
+    first = claim()
+    second_release = spam(judged)._replace(release_id=other.pk)
+    timing = Timing(1.0, 2.0, 3.5)
+    store_verdicts(claim=first, verdicts=[second_release], timings=[timing], keep_claim=True)
+    stored = store_verdicts(
+        claim=first, verdicts=[spam(ruled), second_release], timings=[timing, timing]
+    )
+    assert [verdict.message_id for verdict in stored.verdicts] == [ruled]
+    assert Verdict.objects.count() == 2
