@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -336,3 +337,33 @@ def test_what_a_killed_run_had_begun_is_whole() -> None:
         finally:
             other.execute("DROP TRIGGER refuse ON audit_auditevent; DROP FUNCTION refuse()")
     assert remove_old() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sender_who_writes_between_the_two_looks_stays() -> None:
+    """The second look, with arrivals kept out, is not for all messages there are."""
+    ann = Sender.objects.create(external_id="ann", created_at=OLD)
+    gone = Sender.objects.create(external_id="gone", created_at=OLD)
+    message = NewMessage(group="kitchen", external_id="m1", sender="ann", text="hello")
+    statements: list[str] = []
+
+    def arrive() -> None:
+        try:
+            ingest_messages(messages=[message])
+        finally:
+            connection.close()
+
+    def watch(execute: Any, sql: str, *rest: Any) -> Any:
+        if "advisory" in sql and any("EXISTS" in earlier for earlier in statements):
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(arrive).result()
+            statements.clear()
+        statements.append(sql)
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(watch):
+        assert forget_senders(before=CUTOFF).removed == 1
+    assert list(Sender.objects.all()) == [ann]
+    assert not Sender.objects.filter(pk=gone.pk).exists()
+    assert "advisory" in statements[0]
+    assert not any("EXISTS" in sql for sql in statements), "arrivals wait for a look at everything"

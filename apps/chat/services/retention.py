@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import models, transaction
+from django.db import connection, models, transaction
 from django.db.models import Exists, OuterRef, Q
 
 from apps.audit.services import Actor, record
 from apps.chat.locks import keep_arrivals_out
-from apps.chat.models import Deletion, Message, Sender
+from apps.chat.models import CHUNK_ID_BITS, Deletion, Message, Sender
 
 BATCH_ROWS = 1_000
 RETENTION = Actor.system("retention")
@@ -30,20 +30,38 @@ class Forgotten:
 def forget_senders(*, before: datetime, after_id: int = 0, rows: int = BATCH_ROWS) -> Forgotten:
     """Remove those of the next senders that no message is left of, unless new since `before`.
 
-    Arrivals are kept out while it is looked again whether somebody has written meanwhile, and
-    only then: an arrival names its sender without a lock on the row, and must not name one that is
-    going. That is some milliseconds, and only when there is somebody to forget.
+    An arrival names its sender without a lock on the row, and must not name one that is going. So
+    arrivals are kept out while it is looked again whether somebody has written meanwhile. That is
+    only among the messages that came since the first look, which takes a millisecond a sender and
+    more: every message that is not seen then has a higher id than was given out before it.
     """
-    written = Exists(Message.objects.filter(sender=OuterRef("pk")))
-    is_absent = Q(created_at__lt=before) & ~Q(written)
     ids, last_id = _next(Sender, after_id, rows)
-    absent = list(Sender.objects.filter(is_absent, pk__in=ids).values_list("pk", flat=True))
+    if not ids:
+        return Forgotten(0, last_id)
+    all_below = _settled_below()
+    written = Exists(Message.objects.filter(sender=OuterRef("pk")))
+    absent = list(
+        Sender.objects.filter(~Q(written), pk__in=ids, created_at__lt=before).values_list(
+            "pk", flat=True
+        )
+    )
     if not absent:
         return Forgotten(0, last_id)
     with transaction.atomic():
         keep_arrivals_out()
-        gone = list(Sender.objects.filter(is_absent, pk__in=absent).values_list("pk", flat=True))
+        since = Message.objects.filter(pk__gte=all_below, sender__in=absent)
+        gone = sorted(set(absent) - set(since.values_list("sender_id", flat=True)))
         return Forgotten(_remove(Sender, gone, "sender"), last_id)
+
+
+@transaction.atomic
+def _settled_below() -> int:
+    """A message id: all messages with lower ones have been committed, or never will be."""
+    keep_arrivals_out()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT last_value FROM chat_chunk_number")
+        (newest,) = cursor.fetchone()
+    return int(newest) << CHUNK_ID_BITS
 
 
 @transaction.atomic
