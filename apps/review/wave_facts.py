@@ -98,7 +98,7 @@ def wave_card(user: User, item: ReviewItem, *, now: datetime) -> WaveCard | None
     if facts is None:
         return None
     others = list(members_of(user, item)[:COMPARED_MOST])
-    texts = [essence(as_read(message.text)) for message in (item.message, *others)]
+    texts = [essence(text) for text in as_read([m.text for m in (item.message, *others)])]
     chosen = most_different(texts, DIFFERENT_SHOWN)
     return WaveCard(facts, [Member(others[at - 1], likeness) for at, likeness in chosen])
 
@@ -116,7 +116,7 @@ def members_page(user: User, item: ReviewItem, *, after: int | None) -> MembersP
     found = members_of(user, item)
     page = list((found if after is None else found.filter(pk__gt=after))[: MEMBERS_PAGE + 1])
     shown = page[:MEMBERS_PAGE]
-    texts = [essence(as_read(message.text)) for message in (item.message, *shown)]
+    texts = [essence(text) for text in as_read([m.text for m in (item.message, *shown)])]
     pairs = zip(shown, likenesses(texts)[1:], strict=True)
     members = [Member(message, likeness) for message, likeness in pairs]
     return MembersPage(members, shown[-1].pk if len(page) > MEMBERS_PAGE else None)

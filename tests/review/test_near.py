@@ -54,13 +54,13 @@ OFFERS = [
 
 
 def print_of(text: str) -> tuple[bytes, tuple[int, ...]]:
-    printed = prints([essence(as_read(text))])[0]
+    printed = prints([essence(read) for read in as_read([text])])[0]
     assert printed is not None
     return printed
 
 
 def are_near(one: str, other: str) -> bool:
-    first, second = prints([essence(as_read(one)), essence(as_read(other))])
+    first, second = prints([essence(read) for read in as_read([one, other])])
     assert first is not None
     assert second is not None
     shares_band = bool(set(first.bands) & set(second.bands))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -43,6 +44,8 @@ class Wave(models.Model):
     """
 
     signature = models.BinaryField(max_length=64)
+    # Where its `WaveBand` rows are, for when it is forgotten: an index for that cost more.
+    bands = ArrayField(models.IntegerField())
     opened_at = models.DateTimeField(db_default=Now())
     # What arriving near-duplicates join, while it stands and its time lasts.
     joint = models.ForeignKey(
@@ -73,5 +76,4 @@ class WaveBand(models.Model):
 
     pk = models.CompositePrimaryKey("band", "wave_id")
     band = models.IntegerField()
-    # Also looked up alone, when a wave is forgotten.
-    wave_id = models.BigIntegerField(db_index=True)
+    wave_id = models.BigIntegerField()

@@ -17,7 +17,7 @@ from apps.accounts.permissions import Permission, require
 from apps.audit.services import Actor, record
 from apps.review.announce import announce
 from apps.review.errors import ItemWithdrawnError, LeaseLostError
-from apps.review.models import JointDecision, ReviewItem, ReviewState, Wave, WaveBand
+from apps.review.models import JointDecision, ReviewItem, ReviewState, Wave
 from apps.review.near import Print, essence, is_alike, prints
 from apps.review.queue import QueueFilters, waiting
 from apps.review.reading import as_read
@@ -49,16 +49,21 @@ _LOCK_SPACE = 0x57415645 << 32
 
 _MAKE = """
 WITH new AS MATERIALIZED (
-  SELECT nextval('review_wave_id_seq') AS id, place, signature
-  FROM unnest(%s::bytea[]) WITH ORDINALITY AS given (signature, place)
+  SELECT nextval('review_wave_id_seq') AS id, place, signature, bands::int[]
+  FROM unnest(%s::bytea[], string_to_array(%s, '|')) WITH ORDINALITY
+    AS given (signature, bands, place)
 ), made AS (
-  INSERT INTO review_wave (id, signature, opened_at) SELECT id, signature, now() FROM new
+  INSERT INTO review_wave (id, signature, bands, opened_at)
+  SELECT id, signature, bands, now() FROM new
 ), banded AS (
-  INSERT INTO review_waveband (band, wave_id)
-  SELECT DISTINCT band, id FROM unnest(%s::int[], %s::int[]) AS given (band, place)
-  JOIN new USING (place)
+  INSERT INTO review_waveband (band, wave_id) SELECT DISTINCT unnest(bands), id FROM new
 )
 SELECT id FROM new ORDER BY place
+"""
+
+_FORGET_BANDS = """
+DELETE FROM review_waveband AS near USING review_wave AS wave
+WHERE wave.id = ANY(%s) AND near.band = ANY(wave.bands) AND near.wave_id = wave.id
 """
 
 # For key share: it keeps out whoever decides the wave, until these members are in it, and lets
@@ -72,7 +77,7 @@ def assign(texts: Mapping[int, str]) -> dict[int, int]:
     Runs in the transaction that opens the items, in a fixed number of statements.
     """
     ids = list(texts)
-    printed = prints([essence(as_read(texts[id_])) for id_ in ids])
+    printed = prints([essence(text) for text in as_read(list(texts.values()))])
     known = {id_: one for id_, one in zip(ids, printed, strict=True) if one is not None}
     if not known:
         return {}
@@ -138,14 +143,12 @@ def _wait_for_others(firsts: Mapping[int, Print]) -> None:
 def _make(firsts: Mapping[int, Print]) -> dict[int, int]:
     if not firsts:
         return {}
-    pairs = [(band, at) for at, p in enumerate(firsts.values(), 1) for band in p.bands]
     with connection.wrap_database_errors, raw_cursor() as cursor:
         cursor.execute(
             _MAKE,
             [
                 [p.signature for p in firsts.values()],
-                _array(band for band, _ in pairs),
-                _array(place for _, place in pairs),
+                "|".join(_array(p.bands) for p in firsts.values()),
             ],
         )
         return dict(zip(firsts, (row[0] for row in cursor.fetchall()), strict=True))
@@ -298,6 +301,7 @@ def forget_old(*, limit: int = FORGET_BATCH) -> int:
     with transaction.atomic():
         locked = old.select_for_update(skip_locked=True, of=("self",))
         ids = list(locked.values_list("pk", flat=True)[:limit])
-        WaveBand.objects.filter(wave_id__in=ids).delete()
+        with connection.cursor() as cursor:
+            cursor.execute(_FORGET_BANDS, [ids])
         Wave.objects.filter(pk__in=ids).delete()
     return len(ids)
