@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +14,7 @@ from apps.policies.models import Action, Label, Policy, PolicyVersion
 from apps.scoring import rulebook
 from apps.scoring.models import Source, Verdict
 from apps.scoring.pipeline import Pipeline
+from apps.scoring.samples import stage_of
 from apps.scoring.sinks import StoredVerdict
 from tests.factories import UserFactory, active_release
 from tests.scoring.conftest import Publish, Say, term
@@ -89,12 +91,22 @@ def test_batch_that_the_lists_decide_whole_needs_no_triton(
     pipeline: Pipeline, say: Say, publish: Publish
 ) -> None:
     publish(term("pills"))
+    # Else a probe would ask whether Triton is there at all.
+    wait_until_triton_takes_calls(pipeline)
     say(*["pills"] * 300)
     pace = pipeline.pacer.batch
-    pipeline._client.close()
     assert pipeline.drain(for_s=PLENTY_S) == 300
+    stages = {stage_of(name) for name in pipeline._measured.take_sample([]).sketches}
+    assert "store" in stages
+    assert "inference" not in stages
     assert pipeline.pacer.batch == pace
     assert not pipeline.pacer.paused_because
+
+
+def wait_until_triton_takes_calls(pipeline: Pipeline) -> None:
+    deadline_s = time.monotonic() + PLENTY_S
+    while not pipeline._takes_calls():
+        assert time.monotonic() < deadline_s, "Triton takes no calls"
 
 
 def test_deadly_text_never_reaches_triton_when_an_entry_decides(
