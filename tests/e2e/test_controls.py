@@ -22,6 +22,7 @@ from tests.factories import (
     MessageFactory,
     UserFactory,
     VerdictFactory,
+    active_release,
     default_policy_version,
     rules_release,
 )
@@ -51,6 +52,7 @@ def test_drained_and_readmitted_and_a_worker_did_it(pipeline: Processes, sign_in
 def test_degraded_to_the_lists_and_back_and_a_worker_did_it(
     pipeline: Processes, sign_in: SignIn
 ) -> None:
+    active_release()
     publish_entry("coins")
     page = sign_in(Role.OPERATOR)
     page.goto(CONTROLS)

@@ -413,7 +413,7 @@ def test_everything_works_without_javascript(sign_in: SignIn, ann: User) -> None
     items = [ReviewItemFactory(priority=priority) for priority in (0.9, 0.5)]
     page = sign_in(user=ann, java_script_enabled=False)
     page.goto("/review/")
-    page.get_by_role("button", name="Remove").click()
+    page.locator('[data-command="remove"]').click()
     expect(card(page)).to_have_attribute("data-item", str(items[1].pk))
     page.get_by_role("button", name="Undo").click()
     page.locator(f'.queue-row[data-item="{items[0].pk}"]').click()

@@ -418,7 +418,7 @@ async def test_a_slow_replica_gets_less(
     pair: list[ReplicaConfig], witness: Witness, proxy_for: Callable[..., FaultProxy]
 ) -> None:
     proxy = proxy_for(pair[0])
-    proxy.set(Fault(delay_s=0.05))
+    proxy.set(Fault(delay_s=0.25))
     slow = ReplicaConfig("slow", grpc=proxy.address)
     async with AsyncModerationClient(quiet([slow, pair[1]]), witness.hooks) as client:
         for _ in range(200):
