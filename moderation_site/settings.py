@@ -160,6 +160,7 @@ CELERY_BEAT_SCHEDULE = {
     "forget-absent": {"task": "apps.review.tasks.forget_absent", "schedule": 21600.0},
     "settle-tally": {"task": "apps.review.tasks.settle_tally", "schedule": 10.0},
     "sample-queue": {"task": "apps.review.tasks.sample_queue", "schedule": 20.0},
+    "forget-exposures": {"task": "apps.review.tasks.forget_old_exposures", "schedule": 21600.0},
     "forget-waves": {"task": "apps.review.tasks.forget_old_waves", "schedule": 600.0},
 }
 

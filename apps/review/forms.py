@@ -12,9 +12,11 @@ from django.utils.translation import gettext_lazy as _
 from apps.policies.models import Action, Label
 from apps.review.models import Cause, Decision, Language, Reason, SavedView
 from apps.review.models.appeals import APPEAL_MOST_CHARS
+from apps.review.models.wellbeing import BREAK_AFTER_MIN, BREAK_AFTER_SEVERE
 from apps.review.queue import QueueFilters
 from apps.review.selectors import CONTEXT_MOST
 from apps.review.services.decisions import Choice
+from apps.review.services.wellbeing import Care
 
 NOTE_CHARS = Decision._meta.get_field("note").max_length
 
@@ -181,6 +183,57 @@ class BesidesForm(forms.Form):
         field = self.fields["besides"]
         assert isinstance(field, forms.TypedMultipleChoiceField)
         field.choices = [(v, v) for v in data["besides"] if v.isascii() and len(v) < 19]
+
+
+# A break is offered after so much; 0 is never.
+BREAK_MINUTES = (0, 25, BREAK_AFTER_MIN, 90)
+BREAK_SEVERE = (0, 20, BREAK_AFTER_SEVERE, 80)
+
+
+class CareForm(forms.Form):
+    """What somebody wants to be spared. A break that isn't said is as at first."""
+
+    is_gray = forms.BooleanField(required=False)
+    holds_to_reveal = forms.BooleanField(required=False)
+    break_after_min = forms.TypedChoiceField(
+        choices=[(n, n) for n in BREAK_MINUTES],
+        coerce=int,
+        required=False,
+        empty_value=None,
+    )
+    break_after_severe = forms.TypedChoiceField(
+        choices=[(n, n) for n in BREAK_SEVERE],
+        coerce=int,
+        required=False,
+        empty_value=None,
+    )
+
+    def care(self) -> Care:
+        # Names that there aren't are left out where it is saved.
+        blurred = self.data.getlist("blurred") if isinstance(self.data, QueryDict) else []
+        data = self.cleaned_data
+        minutes, severe = data["break_after_min"], data["break_after_severe"]
+        return Care(
+            blurred=blurred,
+            is_gray=data["is_gray"],
+            holds_to_reveal=data["holds_to_reveal"],
+            break_after_min=BREAK_AFTER_MIN if minutes is None else minutes,
+            break_after_severe=BREAK_AFTER_SEVERE if severe is None else severe,
+        )
+
+
+class ItemsForm(forms.Form):
+    """Items that a page shows, up to MOST."""
+
+    MOST = 1_000
+    item = forms.TypedMultipleChoiceField(coerce=int)
+
+    def __init__(self, data: dict[str, list[str]]) -> None:
+        super().__init__(data)
+        field = self.fields["item"]
+        assert isinstance(field, forms.TypedMultipleChoiceField)
+        known = [v for v in data["item"][: self.MOST] if v.isascii() and v.isdigit()]
+        field.choices = [(v, v) for v in known if len(v) < 19]
 
 
 class FilterForm(forms.Form):

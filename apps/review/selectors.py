@@ -31,7 +31,6 @@ from apps.review.models import (
     Skip,
     Strike,
 )
-from apps.review.models.wellbeing import BLURRED_AT_FIRST, Wellbeing
 from apps.review.queue import QueueFilters, in_order, waiting
 from apps.review.ranking import level
 from apps.review.trust import LAST_MESSAGES, Fate, Trust, trust_of
@@ -562,12 +561,6 @@ def keys_of(user: User) -> dict[str, str]:
     """The user's key of every command."""
     own = KeyMap.objects.filter(person=user).values_list("keys", flat=True).first()
     return merged(own or {})
-
-
-def blurred_for(user: User) -> frozenset[str]:
-    """The labels (and `undetermined`) whose texts the user sees only when they ask."""
-    own = Wellbeing.objects.filter(person=user).values_list("blurred", flat=True).first()
-    return frozenset(BLURRED_AT_FIRST if own is None else own)
 
 
 def saved_views(user: User) -> QuerySet[SavedView]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from apps.review.services import retention, tally, waves
+from apps.review.services import retention, tally, waves, wellbeing
 
 # Shorter than the half minute between two of these tasks, and than a warm shutdown waits.
 RETENTION_FOR_S = 4.0
@@ -42,3 +42,8 @@ def forget_old_waves() -> None:
     """Until no old wave is left in which nobody waits."""
     while waves.forget_old() == waves.FORGET_BATCH:
         continue
+
+
+@shared_task(ignore_result=True, expires=3600)
+def forget_old_exposures() -> None:
+    wellbeing.forget_old_exposures()

@@ -24,6 +24,7 @@ PAGES: dict[str, tuple[Role | None, str]] = {
     "review": (Role.MODERATOR, "/review/"),
     "review-figures": (Role.MODERATOR, "/review/figures/"),
     "review-keys": (Role.MODERATOR, "/review/keys/"),
+    "wellbeing": (Role.MODERATOR, "/review/wellbeing/"),
     "appeals": (Role.ADMIN, "/review/appeals/"),
     "agreement": (Role.ADMIN, "/review/agreement/"),
     "operate": (Role.OPERATOR, "/operate/"),

@@ -444,6 +444,11 @@ def test_card_without_verdict_scores_or_name_can_be_decided(console: Client, mis
         ("post", "/review/decisions/1/undo/"),
         ("post", "/review/decisions/1/reverse/"),
         ("get", "/review/history/"),
+        ("get", "/review/wellbeing/"),
+        ("post", "/review/wellbeing/"),
+        ("get", "/review/wellbeing/reminder/"),
+        ("post", "/review/wellbeing/later/"),
+        ("post", "/review/items/revealed/"),
     ],
 )
 def test_only_who_may_review_gets_in(client: Client, method: str, url: str) -> None:
@@ -480,7 +485,7 @@ def crowd(size: int) -> None:
 
 @pytest.mark.parametrize(
     ("method", "url", "queries"),
-    [("get", QUEUE, 42), ("get", "/review/rows/", 12), ("post", "/review/next/", 30)],
+    [("get", QUEUE, 43), ("get", "/review/rows/", 12), ("post", "/review/next/", 30)],
 )
 def test_number_of_queries_does_not_grow(
     console: Client, method: str, url: str, queries: int

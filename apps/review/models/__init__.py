@@ -24,7 +24,7 @@ from apps.review.models.queue import (
 from apps.review.models.reports import Report, ReportReason
 from apps.review.models.strikes import Strike
 from apps.review.models.waves import JointDecision, JointKind, Wave, WaveBand
-from apps.review.models.wellbeing import Wellbeing
+from apps.review.models.wellbeing import Exposure, Wellbeing
 
 __all__ = [
     "Appeal",
@@ -36,6 +36,7 @@ __all__ = [
     "CheckOutcome",
     "CheckSettings",
     "Decision",
+    "Exposure",
     "Gold",
     "JointDecision",
     "JointKind",

@@ -14,6 +14,7 @@ from django.utils import timezone
 from apps.accounts.access import SignedInRequest
 from apps.review import blind, selectors
 from apps.review.errors import AlreadyDecidedError, LeaseLostError, ReviewError
+from apps.review.exposure import care_of
 from apps.review.forms import (
     LeaseForm,
     filters_of,
@@ -34,11 +35,13 @@ def card_of(
     """Context of the card: leased, to look at, or (without an id) the empty queue."""
     shown = lease.item_id if lease else item_id
     keys = selectors.keys_of(request.user)
+    care = care_of(request.user)
     context: dict[str, Any] = {
         "lease": lease,
         "keys": keys,
         "undo_s": decisions.grace().seconds,
-        "blurred": selectors.blurred_for(request.user),
+        "care": care,
+        "blurred": care.blurred,
     }
     if shown is None:
         return {**context, **_empty(request, now)}

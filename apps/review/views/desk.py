@@ -18,6 +18,7 @@ from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
 from apps.review import blind, selectors
 from apps.review.errors import ItemWithdrawnError, ReviewError
+from apps.review.exposure import blurred_for
 from apps.review.forms import (
     BesidesForm,
     DecisionForm,
@@ -30,6 +31,7 @@ from apps.review.models import Decision, ReviewItem
 from apps.review.queue import query_of
 from apps.review.services import decisions, leases, serving
 from apps.review.services.leases import Lease
+from apps.review.services.wellbeing import count_shown
 from apps.review.showing import queue_context
 from apps.review.views.answers import (
     BAD_REQUEST,
@@ -77,6 +79,8 @@ def _page(
     now = timezone.now()
     filters = filters_of(request.GET)
     card = card_of(request, lease, item_id, now)
+    if card["card"] is not None:
+        count_shown(request.user, [card["card"].item.pk], now=now)
     undoable = selectors.latest_undoable(request.user, since=now - decisions.grace())
     context = {
         **card,
@@ -104,7 +108,7 @@ def rows(request: SignedInRequest) -> HttpResponse:
     context = {
         **queue_context(page, filters),
         "keys": selectors.keys_of(request.user),
-        "blurred": selectors.blurred_for(request.user),
+        "blurred": blurred_for(request.user),
     }
     return render(request, "review/queue.html", context)
 
@@ -114,7 +118,9 @@ def rows(request: SignedInRequest) -> HttpResponse:
 @requires(Permission.REVIEW)
 def look(request: SignedInRequest, item_id: int) -> HttpResponse:
     """A card as it stands now, without taking a lease."""
-    return render_card(request, None, item_id)
+    shown = render_card(request, None, item_id)
+    count_shown(request.user, [item_id])
+    return shown
 
 
 @require_POST
@@ -242,7 +248,12 @@ def escalate(request: SignedInRequest, item_id: int) -> HttpResponse:
 @require_POST
 @requires(Permission.REVIEW)
 def extend(request: SignedInRequest, item_id: int) -> HttpResponse:
-    """Keep the lease; `left_ms` is null when it is lost."""
+    """Keep the lease; `left_ms` is null when it is lost.
+
+    The page also says with it that a card, which it fetched before, is on the desk now (`shown`).
+    """
+    if "shown" in request.POST:
+        count_shown(request.user, [item_id])
     until = serving.extend_lease(request.user, item_id, token(request))
     return JsonResponse({"left_ms": ms(until, timezone.now()) if until else None})
 

@@ -14,11 +14,13 @@ from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission, may
 from apps.review import selectors
 from apps.review.errors import ReviewError
+from apps.review.exposure import care_of
 from apps.review.forms import (
     HistoryForm,
     ReversalForm,
 )
 from apps.review.models import Decision
+from apps.review.models.wellbeing import UNDETERMINED
 from apps.review.services import decisions
 from apps.review.showing import reversal_choices
 from apps.review.views.answers import midnight
@@ -40,7 +42,14 @@ def history(request: SignedInRequest) -> HttpResponse:
         before_id=data.get("before"),
         grace=decisions.grace(),
     )
+    care = care_of(request.user)
+    labels = {one.decision.item.label or UNDETERMINED for one in found}
     context = {
+        "care": care,
+        "has_veiled": not labels.union(one.decision.label for one in found).isdisjoint(
+            care.blurred
+        ),
+        "reveal_key": selectors.keys_of(request.user)["reveal"],
         "past": found[: selectors.HISTORY_PAGE],
         "goes_on": len(found) > selectors.HISTORY_PAGE,
         "everybody": everybody,

@@ -20,11 +20,13 @@ from apps.accounts.permissions import Permission
 from apps.policies.models import Label
 from apps.review import score_range, selectors
 from apps.review.errors import ReviewError
+from apps.review.exposure import care_of
 from apps.review.forms import RangeDecisionForm, RangeForm, filters_of
 from apps.review.models import Decision
 from apps.review.queue import QueueFilters
 from apps.review.services import decisions
 from apps.review.services.ranges import decide_range
+from apps.review.services.wellbeing import count_shown
 from apps.review.views.answers import undo_ms
 from apps.review.wording import refusal, told
 
@@ -42,9 +44,13 @@ def show(request: SignedInRequest) -> HttpResponse:
     filters = filters_of(request.GET)
     label = filters.label or score_range.first_label(request.user)
     part = QueueFilters(label=label, group_id=filters.group_id)
+    read = score_range.in_range(request.user, part, min(low, high), max(low, high))
+    count_shown(request.user, [item.pk for item in read.items])
     context = {
         "chart": score_range.chart(request.user, part),
-        "range": score_range.in_range(request.user, part, min(low, high), max(low, high)),
+        "range": read,
+        "care": care_of(request.user),
+        "reveal_key": selectors.keys_of(request.user)["reveal"],
         "low": min(low, high),
         "high": max(low, high),
         # As number inputs take it, whatever the language writes for a decimal point.

@@ -221,7 +221,7 @@ class ReviewDesk extends HTMLElement {
     card.removeAttribute("aria-busy");
     card.querySelector("[data-focus]").focus({ preventScroll: true });
     this.#markRow();
-    if (card.dataset.state === "leased") this.#extend(card);
+    if (card.dataset.state === "leased") this.#extend(card, { shown: 1 });
     this.dispatchEvent(new CustomEvent("desk:shown", { bubbles: true, detail: { item: card.dataset.item } }));
   }
 
@@ -235,9 +235,10 @@ class ReviewDesk extends HTMLElement {
 
   // ---------- leases ----------
 
-  async #extend(card) {
+  // Says with it when the card has just come before somebody.
+  async #extend(card, more = {}) {
     if (card.hasAttribute("data-recalled")) return;
-    const response = await this.#post(card.dataset.extendUrl, { token: card.dataset.token });
+    const response = await this.#post(card.dataset.extendUrl, { token: card.dataset.token, ...more });
     if (!response?.ok) return;
     const { left_ms: leftMs } = await response.json();
     if (leftMs === null) {
@@ -363,7 +364,7 @@ class ReviewDesk extends HTMLElement {
     const command = this.#commands[key];
     if (!command) return false;
     const act = this.#own[command];
-    if (act) return act() ?? true;
+    if (act) return act(event) ?? true;
     const target = this.#card.querySelector(`[data-command="${command}"]`);
     if (!target) return false;
     if (target.type === "radio") this.#choose(target);
@@ -380,6 +381,7 @@ class ReviewDesk extends HTMLElement {
     search: () => this.#focusField(this.querySelector("[data-search]")),
     down: () => this.#move(1),
     up: () => this.#move(-1),
+    reveal: (event) => this.#card.querySelector("reveal-veil")?.press(event) ?? false,
   };
 
   // What it is, or why. The same key again takes the choice back, unless an action waits for it.

@@ -121,6 +121,7 @@ class ScoreRange extends HTMLElement {
       if (!answer.ok) return;
       this.querySelector("[data-list]").innerHTML = await answer.text();
       history.replaceState(null, "", url);
+      this.querySelector("reveal-veil")?.tell?.();
       this.#count();
     } catch (error) {
       if (!(error instanceof TypeError)) throw error; // the network: the list stays as it was
