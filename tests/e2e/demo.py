@@ -19,7 +19,7 @@ from apps.dashboard.models import InflowSample
 from apps.policies.judging import Limits
 from apps.policies.models import Label
 from apps.policies.services import publish_version
-from apps.review.models import ReviewItem
+from apps.review.models import Decision, ReviewItem, ReviewState
 from apps.scoring.models import Source, StageSample, Verdict
 from apps.scoring.samples import Counters, Gauges, Sample
 from inference.stats import LatencySketch
@@ -60,6 +60,7 @@ CALM = (
     "می‌خواهم فردا بیایم",
     "孩子今天退烧了，谢谢大家关心",
 )
+ALLOWED = {"action": "allow", "label": Label.OK}
 # Text, likeliest label, score.
 BAD: tuple[tuple[str, Label | None, float], ...] = (
     ("Fr\u0435\u0435 c\u043eins f\u043er everyone, join t\u200bgm.example/drop", Label.SPAM, 0.97),
@@ -91,6 +92,7 @@ def fill(now: datetime) -> dict[Role, User]:
     }
     _govern(people[Role.ADMIN], now)
     _talk(now, chance)
+    _decide(people, now, chance)
     StageSample.objects.bulk_create(_samples(now, chance), batch_size=500)
     InflowSample.objects.bulk_create(_inflow(now))
     for chunk_id, size in enumerate((412, 380), start=1):
@@ -131,6 +133,64 @@ def _talk(now: datetime, chance: random.Random) -> None:
             _judge_calm(message, CALM[number % len(CALM)], at, chance)
         else:
             _judge_bad(message, *BAD[number // 4 % len(BAD)], at)
+
+
+def _decide(people: dict[Role, User], now: datetime, chance: random.Random) -> None:
+    """Two weeks of decisions, quieter at first, some of them overturned."""
+    moderators = [people[Role.MODERATOR], UserFactory(username="jun.w", role=Role.MODERATOR)]
+    group, sender = GroupFactory(external_id="g-old", name="Old Forum"), SenderFactory()
+    held = [bad for bad in BAD if bad[1] is not None and bad[2] <= 0.9]
+    for number in range(260):
+        text, label, score = held[number % len(held)]
+        opened_at = now - timedelta(days=13.9 * (1 - number / 260) ** 0.7, minutes=30)
+        message = MessageFactory(
+            id=4_000_000 + number,
+            group=group,
+            sender=sender,
+            external_id=f"old-{number}",
+            text=text,
+            received_at=opened_at,
+        )
+        scores = dict.fromkeys(("score_ok", "score_spam", "score_toxic", "score_ad"), 0.04)
+        verdict = _verdict(
+            message,
+            opened_at,
+            label=label,
+            action="hold",
+            acting_label=label,
+            **{**scores, f"score_{label}": score},
+        )
+        waited_s = chance.lognormvariate(4.2, 0.8)
+        item = _queue(
+            verdict,
+            opened_at,
+            cause="flagged",
+            priority=score,
+            state=ReviewState.DECIDED,
+            first_leased_at=opened_at + timedelta(seconds=waited_s),
+        )
+        _decision(item, moderators[number % 2], opened_at, waited_s, chance)
+
+
+def _decision(
+    item: ReviewItem, moderator: User, opened_at: datetime, waited_s: float, chance: random.Random
+) -> None:
+    is_right = chance.random() < 0.85
+    choice = {"action": "remove", "label": item.label} if is_right else ALLOWED
+    is_overturned = chance.random() < 0.05
+    decided_at = opened_at + timedelta(seconds=waited_s + chance.uniform(1, 9))
+    overturned_at = decided_at + timedelta(minutes=20)
+    decision = Decision.objects.create(
+        item=item,
+        moderator=moderator,
+        decided_at=decided_at,
+        undone_at=overturned_at if is_overturned else None,
+        **choice,
+    )
+    if is_overturned:
+        Decision.objects.create(
+            item=item, moderator=moderator, decided_at=overturned_at, reverses=decision, **ALLOWED
+        )
 
 
 def _judge_calm(message: Message, text: str, at: datetime, chance: random.Random) -> None:
@@ -253,7 +313,7 @@ def _replicas() -> list[dict[str, Any]]:
         "queue_depth": 0,
         "version": "2.51.0",
     }
-    failing = {"breaker": "half_open", "breaker_reason": "9 of 12 calls failed in 10 s"}
+    failing = {"breaker": "half_open", "breaker_reason": "9 of 12 failed in 10 s"}
     return [
         {
             "name": "triton-1",

@@ -5,6 +5,7 @@ import { labelLines, numbers, palette } from "./chart-parts.js";
 const HEIGHT_PX = 176;
 const RIGHT_PX = 132; // room for the labels at the lines
 const MINUTE_S = 60;
+const DAY_S = 86_400;
 
 class ReviewCharts extends HTMLElement {
   #figures = null;
@@ -73,6 +74,7 @@ class ReviewCharts extends HTMLElement {
   }
 
   #chart(name, at, lines, colour, say) {
+    if (!at.length) return; // nothing has happened yet
     const figure = document.createElement("figure");
     figure.setAttribute("role", "img");
     figure.setAttribute("aria-label", this.dataset[`label${name}`]);
@@ -89,7 +91,7 @@ class ReviewCharts extends HTMLElement {
       cursor: { y: false, drag: { x: false, y: false }, sync: { key: "review" } },
       scales: { x: { range: span }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.15] } },
       axes: [
-        { ...axis, size: 26, space: 56, values: (_plot, ticks) => ticks.map(dayOf) },
+        { ...axis, size: 26, space: 56, incrs: [1, 2, 4, 7].map((days) => days * DAY_S), values: (_plot, ticks) => ticks.map(dayOf) },
         { ...axis, size: 56, space: 36, values: (_plot, ticks) => ticks.map((tick) => say(tick)) },
       ],
       series: [{}, ...lines.map(([, { points = false, ...series }]) => ({ width: 1.5, points: { show: points, size: 5 }, ...series }))],
@@ -99,9 +101,10 @@ class ReviewCharts extends HTMLElement {
   }
 }
 
-// A single day stands in the middle of its own span instead of at an edge.
-function span(_plot, low, high) {
-  return low === high || low === null ? [(low ?? 0) - 43_200, (high ?? 0) + 43_200] : [low, high];
+// A single day stands in the middle of its own span. (uPlot would make a thousand days of it.)
+function span({ data: [at] }) {
+  const [low, high] = [at[0], at.at(-1)];
+  return low === high ? [low - DAY_S / 2, high + DAY_S / 2] : [low, high];
 }
 
 function dayOf(second) {
