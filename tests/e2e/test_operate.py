@@ -197,8 +197,14 @@ def test_axe_finds_nothing_serious(
 
 
 def refetch(page: Page) -> None:
-    with page.expect_response("**/operate/figures/"):
-        page.evaluate("document.body.dispatchEvent(new CustomEvent('live:gap'))")
+    """Returns once the answer has been put in its place, or found to say nothing new."""
+    page.evaluate(
+        """() => new Promise((done) => {
+          document.addEventListener("htmx:oobBeforeSwap", ({ detail }) =>
+            detail.target.id === "op-banner" && setTimeout(done));
+          document.body.dispatchEvent(new CustomEvent("live:gap"));
+        })"""
+    )
 
 
 def test_the_banner_speaks_once_and_not_every_second(sign_in: SignIn) -> None:
