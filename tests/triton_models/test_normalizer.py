@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from apps.releases.training.paths import TOKENIZER_DIR, load_normalizer
@@ -389,6 +389,7 @@ def test_offsets_rise_and_stay_inside_the_raw_text(text: str) -> None:
     assert all(0 <= offset < len(text) for offset in result.offsets)
 
 
+@example(["A仌仌仌", "哈哈哈ha", "loool哈哈哈"])
 @given(st.lists(HARD_TEXT, min_size=1, max_size=6))
 @settings(max_examples=800, deadline=None)
 def test_the_batch_way_gives_what_the_careful_way_gives(texts: list[str]) -> None:

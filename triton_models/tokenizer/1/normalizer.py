@@ -406,13 +406,20 @@ class Normalizer:
         for match in WORD.finditer(draft.text):
             word = match.group()
             if STRETCH.search(word) and not draft.flags[match.start()] & CJK:
-                edits += self._shrink_word(word, match.start())
+                # Ideographs say something by being repeated, also behind a letter.
+                runs = [
+                    run
+                    for run in STRETCH.finditer(word)
+                    if run.group(1).isalpha() and not draft.flags[match.start() + run.start()] & CJK
+                ]
+                edits += self._shrink_runs(word, runs, match.start())
         draft.replace(edits, UNDONE_BITS["stretched"])
 
-    def _shrink_word(self, word: str, at: int) -> list[tuple[int, int, str]]:
-        """Shorten its runs to one letter or two, whichever makes a known word; else to one."""
+    def _shrink_runs(
+        self, word: str, runs: list[re.Match[str]], at: int
+    ) -> list[tuple[int, int, str]]:
+        """Shorten runs to one letter or two, whichever makes a known word; else to one."""
         lower = word.lower()
-        runs = [m for m in STRETCH.finditer(word) if m.group(1).isalpha()]
         if lower in self.lexicon or (len(set(lower)) == 1 and len(word) < 4):
             return []
         for lengths in product((1, 2), repeat=min(len(runs), 4)):
