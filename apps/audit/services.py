@@ -9,6 +9,9 @@ from typing import Any
 from apps.accounts.models import ApiKey, User
 from apps.audit.models import ActorKind, AuditEvent
 
+# What changed, its state before and after.
+Change = tuple[object, dict[str, Any] | None, dict[str, Any] | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Actor:
@@ -41,7 +44,25 @@ def record(
     after: dict[str, Any] | None = None,
 ) -> AuditEvent:
     """Append one event, `action` being `thing.verbed`. Never pass message text."""
-    return AuditEvent.objects.create(
+    event = _event(actor, action, target_type, (target_id, before, after))
+    event.save(force_insert=True)
+    return event
+
+
+def record_many(
+    *,
+    actor: Actor,
+    action: str,
+    target_type: str,
+    changes: Sequence[Change],
+) -> None:
+    """Append one event a thing that changed alike: `(target_id, before, after)` each."""
+    AuditEvent.objects.bulk_create(_event(actor, action, target_type, change) for change in changes)
+
+
+def _event(actor: Actor, action: str, target_type: str, change: Change) -> AuditEvent:
+    target_id, before, after = change
+    return AuditEvent(
         actor_kind=actor.kind,
         actor_id=actor.id,
         actor_name=actor.name,
@@ -50,27 +71,4 @@ def record(
         target_id=str(target_id),
         before=before,
         after=after,
-    )
-
-
-def record_many(
-    *,
-    actor: Actor,
-    action: str,
-    target_type: str,
-    changes: Sequence[tuple[object, dict[str, Any] | None, dict[str, Any] | None]],
-) -> None:
-    """Append one event a thing that changed alike: `(target_id, before, after)` each."""
-    AuditEvent.objects.bulk_create(
-        AuditEvent(
-            actor_kind=actor.kind,
-            actor_id=actor.id,
-            actor_name=actor.name,
-            action=action,
-            target_type=target_type,
-            target_id=str(target_id),
-            before=before,
-            after=after,
-        )
-        for target_id, before, after in changes
     )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
-from apps.releases.training.paths import TOKENIZER_DIR, load_normalizer
+from apps.releases.training.paths import load_normalizer, served_normalizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ def read(text: str) -> Reading | None:
 
     Plain folding (a full-width question mark, two spaces for one) is no news to anybody.
     """
-    normalized = _normalizer().normalize(text)
+    normalized = served_normalizer().normalize(text)
     if not normalized.undone:
         return None
     bits: dict[str, int] = load_normalizer().UNDONE_BITS
@@ -36,10 +34,5 @@ def read(text: str) -> Reading | None:
 def as_read(texts: Sequence[str]) -> list[str]:
     """Each text with its disguise undone, or as it was sent where there is none."""
     whole = [load_normalizer().replace_surrogates(text) for text in texts]
-    undone: dict[int, tuple[str, int]] = _normalizer().undo(whole)
+    undone: dict[int, tuple[str, int]] = served_normalizer().undo(whole)
     return [undone[at][0] if at in undone else text for at, text in enumerate(whole)]
-
-
-@cache
-def _normalizer() -> Any:
-    return load_normalizer().Normalizer(TOKENIZER_DIR)

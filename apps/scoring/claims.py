@@ -11,7 +11,7 @@ never made, the chunk is simply pending again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -254,3 +254,11 @@ def raw_cursor() -> Cursor:
     """psycopg's own cursor: Django's writes parameters into the statement's text."""
     connection.ensure_connection()
     return psycopg.Cursor(connection.connection)
+
+
+def array_literal(values: Iterable[object]) -> str:
+    """An array of numbers and plain words as PostgreSQL writes it, for a raw cursor.
+
+    Writing it so costs less than a list as a parameter.
+    """
+    return "{" + ",".join(map(str, values)) + "}"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
 
 from apps.policies.matching import Matched
 from apps.policies.models import Action
-from apps.releases.training.paths import TOKENIZER_DIR, load_normalizer
+from apps.releases.training.paths import served_normalizer
 from apps.scoring.claims import WaitingMessage
 from apps.scoring.models import Source
 from apps.scoring.reasons import rule_reasons
@@ -91,10 +89,5 @@ def _verdict(
 
 def _undo(texts: Sequence[str]) -> _Undone:
     """Those texts in which something is disguised, as the model reads them."""
-    undone: _Undone = _normalizer().undo(texts)
+    undone: _Undone = served_normalizer().undo(texts)
     return undone
-
-
-@cache
-def _normalizer() -> Any:
-    return load_normalizer().Normalizer(TOKENIZER_DIR)

@@ -9,6 +9,7 @@ import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 MODEL_REPOSITORY = Path(__file__).resolve().parents[3] / "triton_models"
 TOKENIZER_DIR = MODEL_REPOSITORY / "tokenizer" / "1"
@@ -18,6 +19,12 @@ CLASSIFIER_DIR = MODEL_REPOSITORY / "classifier"
 def load_normalizer() -> ModuleType:
     """`triton_models/tokenizer/1/normalizer.py` as a module."""
     return load_file(TOKENIZER_DIR / "normalizer.py")
+
+
+@cache
+def served_normalizer() -> Any:
+    """The normaliser as Triton runs it: one a process, whoever asks."""
+    return load_normalizer().Normalizer(TOKENIZER_DIR)
 
 
 def load_ngrams() -> ModuleType:

@@ -289,10 +289,7 @@ def answer(
         subject=check,
         item_id=item_id,
         moderator=user,
-        action=choice.action,
-        label=choice.label,
-        reason=choice.reason or "",
-        note=choice.note,
+        **choice.columns,
         lease_token=token,
         decided_at=now,
     )

@@ -39,7 +39,7 @@ from apps.review.models import (
 )
 from apps.review.services import strikes
 from apps.review.services.intake import close
-from apps.review.services.joint import close_all, decide_all, outbox_key, undo_all
+from apps.review.services.joint import close_all, decide_all, facts, outbox_key, undo_all
 from apps.review.services.joint import grace as grace  # also for the rest of the room
 from apps.review.services.leases import Lease, is_gone, lock_open, open_item, regrant
 from apps.review.services.waves import join_time, leased_sibling, lock_for_all, lock_wave
@@ -55,6 +55,16 @@ class Choice:
     label: Label
     note: str = ""
     reason: Reason | None = None
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """As a `Decision` or a `CheckAnswer` keeps it."""
+        return {
+            "action": self.action,
+            "label": self.label,
+            "reason": self.reason or "",
+            "note": self.note,
+        }
 
 
 @transaction.atomic
@@ -151,14 +161,11 @@ def _write(
     decision = Decision.objects.create(
         item=item,
         moderator=user,
-        action=choice.action,
-        label=choice.label,
-        reason=choice.reason or "",
-        note=choice.note,
+        **choice.columns,
         lease_token=token,
         decided_at=now,
     )
-    told = _told(decision)
+    told = facts(decision)
     enqueue(
         kind=EventKind.DECISION_MADE,
         key=outbox_key(decision),
@@ -221,7 +228,7 @@ def undo_decision(user: User, decision_id: int, *, now: datetime | None = None) 
         raise UndoExpiredError
     decision.undone_at = now
     decision.save(update_fields=["undone_at"])
-    _audit("review.undone", decision, user, before=_told(decision))
+    _audit("review.undone", decision, user, before=facts(decision))
     return _reopen(item, user, now)
 
 
@@ -332,14 +339,11 @@ def _replace(old: Decision, user: User, choice: Choice, now: datetime) -> Decisi
     decision = Decision.objects.create(
         item_id=old.item_id,
         moderator=user,
-        action=choice.action,
-        label=choice.label,
-        reason=choice.reason or "",
-        note=choice.note,
+        **choice.columns,
         reverses=old,
         decided_at=now,
     )
-    told = {**_told(decision), "reverses": old.pk}
+    told = {**facts(decision), "reverses": old.pk}
     # The first may still wait in the outbox: then both leave, in order.
     enqueue(
         kind=EventKind.DECISION_REVERSED,
@@ -348,7 +352,7 @@ def _replace(old: Decision, user: User, choice: Choice, now: datetime) -> Decisi
         payload=told,
         hold=grace(),
     )
-    _audit("review.reversed", decision, user, before=_told(old), after=told)
+    _audit("review.reversed", decision, user, before=facts(old), after=told)
     return decision
 
 
@@ -376,16 +380,6 @@ def escalate(user: User, item_id: int, *, token: UUID, version: int) -> None:
         changes=[(id_, None, None) for id_ in everything],
     )
     announce("escalated", everything)
-
-
-def _told(decision: Decision) -> dict[str, Any]:
-    return {
-        "decision": decision.pk,
-        "message": decision.item_id,
-        "action": decision.action,
-        "label": decision.label,
-        "reason": decision.reason or None,
-    }
 
 
 def _audit(action: str, decision: Decision, user: User, **state: dict[str, Any]) -> None:

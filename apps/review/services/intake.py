@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ from apps.review.ranking import base_priority, rank
 from apps.review.services.joint import join
 from apps.review.services.reports import carry_over
 from apps.review.services.waves import Places, place
-from apps.scoring.claims import raw_cursor
+from apps.scoring.claims import array_literal, raw_cursor
 from apps.scoring.sinks import StoredVerdict
 
 _TEXTS = "SELECT id, text FROM chat_message WHERE id = ANY(%s::bigint[])"
@@ -123,11 +123,11 @@ def _open(held: Sequence[StoredVerdict]) -> list[int]:
     now = timezone.now()
     # psycopg's own cursor: Django's writes values into the statement, and lists one by one.
     with connection.wrap_database_errors, raw_cursor() as cursor:
-        cursor.execute(_TEXTS, [_array(v.message_id for v in held)])
+        cursor.execute(_TEXTS, [array_literal(v.message_id for v in held)])
         texts = dict(cursor.fetchall())
         places = place(texts, now=now)
         rows = [_row(v, texts[v.message_id], places, now) for v in sorted(held)]
-        columns = {name: _array(row[name] for row in rows) for name in rows[0]}
+        columns = {name: array_literal(row[name] for row in rows) for name in rows[0]}
         # Rows of different lengths can't be one array of arrays.
         columns["grams"] = "|".join(row["grams"] for row in rows)
         cursor.execute(_OPEN, {**columns, "now": now})
@@ -140,7 +140,7 @@ def _open(held: Sequence[StoredVerdict]) -> list[int]:
 
 
 def _row(verdict: StoredVerdict, text: str, places: Places, now: datetime) -> dict[str, Any]:
-    """The parameters of `_OPEN` for one item, as `_array` takes them."""
+    """The parameters of `_OPEN` for one item, as `array_literal` takes them."""
     label = verdict.acting_label or verdict.label
     score = _score(verdict, label)
     priority = base_priority(label, score)
@@ -154,7 +154,7 @@ def _row(verdict: StoredVerdict, text: str, places: Places, now: datetime) -> di
         "scores": "NULL" if score is None else score,
         "priorities": priority,
         "ranks": rank(priority, now),
-        "grams": _array(indexed(text)),
+        "grams": array_literal(indexed(text)),
         "waves": places.waves.get(verdict.message_id, "NULL"),
         "states": ReviewState.DECIDED if is_joining else ReviewState.OPEN,
     }
@@ -169,11 +169,6 @@ def _renew_waves(renewed: list[int], now: datetime) -> list[int]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def _array(values: Iterable[object]) -> str:
-    """As PostgreSQL writes an array, of numbers and plain words."""
-    return "{" + ",".join(map(str, values)) + "}"
-
-
 def _score(verdict: StoredVerdict, label: Label | None) -> float | None:
     """The score of `label`. A rule that acts without scores is sure."""
     if label is None:
@@ -185,7 +180,7 @@ def _pointless(verdicts: Sequence[StoredVerdict]) -> tuple[list[int], list[int]]
     """Judged messages that are a later revision, and those decided though an item is open."""
     chunks = {verdict.message_id >> CHUNK_ID_BITS for verdict in verdicts}
     with connection.wrap_database_errors, raw_cursor() as cursor:
-        cursor.execute(_CANDIDATES, {"chunks": _array(chunks)})
+        cursor.execute(_CANDIDATES, {"chunks": array_literal(chunks)})
         candidates = cursor.fetchall()
     if not candidates:
         return [], []

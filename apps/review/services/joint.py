@@ -107,7 +107,7 @@ def write(
         )
         for id_ in item_ids
     )
-    told = [_told(decision) for decision in made]
+    told = [facts(decision) for decision in made]
     enqueue_many(
         kind=EventKind.DECISION_MADE,
         events=[(outbox_key(d), d.item_id, t) for d, t in zip(made, told, strict=True)],
@@ -159,7 +159,7 @@ def undo_all(joint: JointDecision, user: User, now: datetime) -> Undone:
         actor=Actor.of_user(user),
         action="review.undone",
         target_type="review_item",
-        changes=[(d.item_id, {**_told(d), "joint": joint.pk}, None) for d in made],
+        changes=[(d.item_id, {**facts(d), "joint": joint.pk}, None) for d in made],
     )
     return _reopen_all(made)
 
@@ -188,7 +188,8 @@ def close_all(item_ids: Collection[int], state: ReviewState) -> None:
     )
 
 
-def _told(decision: Decision) -> dict[str, Any]:
+def facts(decision: Decision) -> dict[str, Any]:
+    """What the audit log and the outbox are told of a decision."""
     return {
         "decision": decision.pk,
         "message": decision.item_id,

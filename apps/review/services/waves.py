@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -21,7 +21,7 @@ from apps.review.models import JointDecision, ReviewItem, ReviewState, Wave
 from apps.review.near import Print, essence, is_alike, prints
 from apps.review.queue import QueueFilters, waiting
 from apps.review.reading import as_read
-from apps.scoring.claims import raw_cursor
+from apps.scoring.claims import array_literal, raw_cursor
 
 # A band that very many waves share says little; the oldest waves are the ones to join.
 BAND_WAVES_MOST = 20
@@ -94,7 +94,7 @@ def _match(wanted: Mapping[int, Print]) -> dict[int, int]:
     """The oldest wave that each is alike to."""
     bands_asked = {band for one in wanted.values() for band in one.bands}
     with connection.wrap_database_errors, raw_cursor() as cursor:
-        cursor.execute(_FIND, [_array(bands_asked)])
+        cursor.execute(_FIND, [array_literal(bands_asked)])
         waves = cursor.fetchall()
     by_band: dict[int, dict[int, bytes]] = {}
     for wave, signature, bands in waves:
@@ -107,11 +107,6 @@ def _match(wanted: Mapping[int, Print]) -> dict[int, int]:
             alike = (wave for wave in sorted(near) if is_alike(one.signature, near[wave]))
             seen[one] = next(alike, None)
     return {id_: wave for id_, one in wanted.items() if (wave := seen.get(one)) is not None}
-
-
-def _array(numbers: Iterable[int]) -> str:
-    """As PostgreSQL writes an array: writing it so costs less than a list as a parameter."""
-    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def _group(wanted: Mapping[int, Print]) -> tuple[dict[int, Print], dict[int, int]]:
@@ -137,7 +132,7 @@ def _wait_for_others(firsts: Mapping[int, Print]) -> None:
     each = max(LOCKS_MOST // len(firsts), 1)
     keys = {_LOCK_SPACE + band % 2**32 for one in firsts.values() for band in one.bands[:each]}
     with connection.wrap_database_errors, raw_cursor() as cursor:
-        cursor.execute(_ONE_AT_A_TIME, [_array(sorted(keys))])
+        cursor.execute(_ONE_AT_A_TIME, [array_literal(sorted(keys))])
 
 
 def _make(firsts: Mapping[int, Print]) -> dict[int, int]:
@@ -148,7 +143,7 @@ def _make(firsts: Mapping[int, Print]) -> dict[int, int]:
             _MAKE,
             [
                 [p.signature for p in firsts.values()],
-                "|".join(_array(p.bands) for p in firsts.values()),
+                "|".join(array_literal(p.bands) for p in firsts.values()),
             ],
         )
         return dict(zip(firsts, (row[0] for row in cursor.fetchall()), strict=True))
