@@ -10,6 +10,9 @@ from django.conf import settings
 from django.core.management import call_command
 from django.utils import translation
 
+from apps.accounts.models import User
+from tests.factories import UserFactory
+
 pytest_plugins = ["moderation_site.local.pytest_plugin"]
 
 
@@ -48,3 +51,15 @@ def static_files(tmp_path_factory: pytest.TempPathFactory) -> None:
 def default_language() -> None:
     """A page asked for in Chinese leaves its language to the thread, and so to the next test."""
     translation.deactivate()
+
+
+@pytest.fixture
+def ann() -> User:
+    """A moderator."""
+    return UserFactory(username="ann")
+
+
+@pytest.fixture
+def bob() -> User:
+    """Another one."""
+    return UserFactory(username="bob")

@@ -29,16 +29,6 @@ ACTOR = Actor.system("test")
 REMOVE = Choice(Action.REMOVE, Label.SPAM)
 
 
-@pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def bob() -> User:
-    return UserFactory(username="bob")
-
-
 def removed(user: User, *, strike: bool = False, **message: object) -> Decision:
     """A removal by `user`, some minutes ago."""
     item = ReviewItemFactory(**{f"verdict__message__{k}": v for k, v in message.items()})

@@ -23,7 +23,6 @@ from tests.factories import (
     MessageFactory,
     ReviewItemFactory,
     SenderFactory,
-    UserFactory,
     VerdictFactory,
 )
 
@@ -40,16 +39,6 @@ HOSTILE = [
     "=HYPERLINK(1)",
     "one\n\n\n\ntwo",
 ]
-
-
-@pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def bob() -> User:
-    return UserFactory(username="bob")
 
 
 def open_review(page: Page, path: str = "/review/") -> Page:

@@ -11,18 +11,8 @@ from apps.accounts.models import User
 from apps.review.models import Decision, ReviewItem, ReviewState
 from tests.e2e.conftest import PHONE, WIDE, SignIn
 from tests.e2e.test_review import card, open_review, row, wait_until
-from tests.factories import ReviewItemFactory, UserFactory
+from tests.factories import ReviewItemFactory
 from tests.review.test_waves import offers, taken_in
-
-
-@pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def bob() -> User:
-    return UserFactory(username="bob")
 
 
 def test_wave_of_143_is_decided_with_one_key_and_taken_back_with_another(

@@ -52,16 +52,6 @@ OVERTURN = Choice(Action.ALLOW, Label.OK, "We were wrong.")
 
 
 @pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def bob() -> User:
-    return UserFactory(username="bob")
-
-
-@pytest.fixture
 def removed(ann: User) -> Decision:
     """Ann removed a message, a while ago."""
     return decided_long_ago(ann, REMOVE)

@@ -56,16 +56,6 @@ ALWAYS = Shares(1.0, 0.0)
 
 
 @pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def bob() -> User:
-    return UserFactory(username="bob")
-
-
-@pytest.fixture
 def lead() -> User:
     return UserFactory(username="lead", role=Role.LEAD)
 

@@ -45,17 +45,6 @@ pytestmark = pytest.mark.django_db
 SPAM = QueueFilters(label=Label.SPAM, language=Language.ZH, text="薇信")
 
 
-@pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def console(client: Client, ann: User) -> Client:
-    client.force_login(ann)
-    return client
-
-
 def read(client: Client, url: str) -> str:
     response = client.get(url)
     assert response.status_code == 200

@@ -41,17 +41,6 @@ NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def console(client: Client, ann: User) -> Client:
-    client.force_login(ann)
-    return client
-
-
 def seen(user: User) -> tuple[int, int]:
     today = own_figures(user, now=timezone.now())["today"]
     return today.shown, today.severe

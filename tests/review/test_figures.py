@@ -26,11 +26,6 @@ ALLOW = Choice(Action.ALLOW, Label.OK)
 
 
 @pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
 def now() -> datetime:
     return timezone.now()
 

@@ -49,22 +49,6 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def bob() -> User:
-    return UserFactory(username="bob")
-
-
-@pytest.fixture
-def console(client: Client, ann: User) -> Client:
-    client.force_login(ann)
-    return client
-
-
 def read(client: Client, url: str = QUEUE, **headers: str) -> str:
     response = client.get(url, headers=headers)
     assert response.status_code == 200

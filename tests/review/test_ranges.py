@@ -35,22 +35,6 @@ ALLOW = Choice(Action.ALLOW, Label.OK)
 SPAM = QueueFilters(label=Label.SPAM)
 
 
-@pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def bob() -> User:
-    return UserFactory(username="bob")
-
-
-@pytest.fixture
-def console(client: Client, ann: User) -> Client:
-    client.force_login(ann)
-    return client
-
-
 def scored(*scores: float, **others: Any) -> list[ReviewItem]:
     return [ReviewItemFactory(score=score, **others) for score in scores]
 

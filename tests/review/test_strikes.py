@@ -40,11 +40,6 @@ ALLOW = Choice(Action.ALLOW, Label.OK)
 
 
 @pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
 def sender() -> Sender:
     return SenderFactory(external_id="u-17")
 

@@ -20,17 +20,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def console(client: Client, ann: User) -> Client:
-    client.force_login(ann)
-    return client
-
-
-@pytest.fixture
 def wave() -> list[int]:
     return taken_in(offers(7))
 

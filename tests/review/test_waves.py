@@ -83,16 +83,6 @@ def states(ids: Iterable[int]) -> set[str]:
 
 
 @pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def bob() -> User:
-    return UserFactory(username="bob")
-
-
-@pytest.fixture
 def lead() -> User:
     return UserFactory(role=Role.LEAD)
 

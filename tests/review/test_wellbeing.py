@@ -35,17 +35,6 @@ def care(**changed: Any) -> Care:
     return Care(**chosen | changed)
 
 
-@pytest.fixture
-def ann() -> User:
-    return UserFactory(username="ann")
-
-
-@pytest.fixture
-def console(client: Client, ann: User) -> Client:
-    client.force_login(ann)
-    return client
-
-
 def test_abuse_is_blurred_for_whoever_chose_nothing(console: Client) -> None:
     ReviewItemFactory(label=Label.TOXIC)
     html = read(console)
