@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import wraps
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
-from apps.accounts.access import SignedInRequest
+from apps.accounts.access import SignedInRequest, View
 from apps.review import blind, selectors
 from apps.review.errors import AlreadyDecidedError, LeaseLostError, ReviewError
 from apps.review.exposure import care_of
@@ -27,6 +28,21 @@ from apps.review.showing import card_context
 from apps.review.wording import refusal
 
 BAD_REQUEST, CONFLICT = 400, 409
+
+
+def answers_refusals(view: View) -> View:
+    """A write on what isn't there is answered with 404, one that may not be with why."""
+
+    @wraps(view)
+    def answered(request: SignedInRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except (ReviewItem.DoesNotExist, Decision.DoesNotExist) as error:
+            raise Http404 from error
+        except ReviewError as error:
+            return refused(request, error)
+
+    return answered
 
 
 def card_of(

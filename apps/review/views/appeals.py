@@ -16,32 +16,28 @@ from apps.audit.services import Actor
 from apps.review import appeal_figures
 from apps.review.errors import ReviewError
 from apps.review.forms import AppealDecisionForm, AppealForm
-from apps.review.models import AppealState, Decision, ReviewItem
+from apps.review.models import AppealState, Decision
 from apps.review.services import appeals
 from apps.review.services.subjects import Subject
-from apps.review.views.answers import done, invalid, refused
+from apps.review.views.answers import answers_refusals, done, invalid
 from apps.review.wording import by_whom, refusal
 
 
 @require_POST
 @requires(Permission.REVIEW)
+@answers_refusals
 def decide(request: SignedInRequest, item_id: int) -> HttpResponse:
     form = AppealDecisionForm(request.POST)
     if not form.is_valid():
         return invalid(request, form, item_id)
     data = form.cleaned_data
-    try:
-        appeal = appeals.decide_appeal(
-            request.user,
-            item_id,
-            token=data["token"],
-            version=data["version"],
-            choice=form.choice(),
-        )
-    except ReviewItem.DoesNotExist as error:
-        raise Http404 from error
-    except ReviewError as error:
-        return refused(request, error)
+    appeal = appeals.decide_appeal(
+        request.user,
+        item_id,
+        token=data["token"],
+        version=data["version"],
+        choice=form.choice(),
+    )
     is_upheld = appeal.state == AppealState.UPHELD
     return done(request, _("Appeal upheld as it was.") if is_upheld else _("Appeal overturned."))
 

@@ -27,7 +27,7 @@ from apps.review.forms import (
     filters_of,
 )
 from apps.review.keys import GROUPS
-from apps.review.models import Decision, ReviewItem
+from apps.review.models import ReviewItem
 from apps.review.queue import query_of
 from apps.review.services import decisions, leases, serving
 from apps.review.services.leases import Lease
@@ -35,11 +35,11 @@ from apps.review.services.wellbeing import count_shown
 from apps.review.showing import queue_context
 from apps.review.views.answers import (
     BAD_REQUEST,
+    answers_refusals,
     card_of,
     done,
     invalid,
     ms,
-    refused,
     render_card,
     to_queue,
     token,
@@ -154,24 +154,20 @@ def take(request: SignedInRequest, item_id: int) -> HttpResponse:
 
 @require_POST
 @requires(Permission.REVIEW)
+@answers_refusals
 def decide(request: SignedInRequest, item_id: int) -> HttpResponse:
     form = DecisionForm(request.POST)
     if not form.is_valid():
         return invalid(request, form, item_id)
     data = form.cleaned_data
-    try:
-        decision = serving.decide(
-            request.user,
-            item_id,
-            token=data["token"],
-            version=data["version"],
-            choice=form.choice(),
-            strike=data["strike"],
-        )
-    except ReviewItem.DoesNotExist as error:
-        raise Http404 from error
-    except ReviewError as error:
-        return refused(request, error)
+    decision = serving.decide(
+        request.user,
+        item_id,
+        token=data["token"],
+        version=data["version"],
+        choice=form.choice(),
+        strike=data["strike"],
+    )
     now = timezone.now()
     return done(
         request,
@@ -185,14 +181,10 @@ def decide(request: SignedInRequest, item_id: int) -> HttpResponse:
 
 @require_POST
 @requires(Permission.REVIEW)
+@answers_refusals
 def undo(request: SignedInRequest, decision_id: int) -> HttpResponse:
     """Take a decision back and show its card again."""
-    try:
-        lease, item_id = serving.undo(request.user, decision_id)
-    except Decision.DoesNotExist as error:
-        raise Http404 from error
-    except ReviewError as error:
-        return refused(request, error)
+    lease, item_id = serving.undo(request.user, decision_id)
     if wants_fragment(request):
         return render_card(request, lease, item_id)
     messages.success(request, _("Taken back. The message waits again."))
@@ -201,47 +193,35 @@ def undo(request: SignedInRequest, decision_id: int) -> HttpResponse:
 
 @require_POST
 @requires(Permission.REVIEW)
+@answers_refusals
 def recall(request: SignedInRequest, item_id: int) -> HttpResponse:
     """Have an item again whose decision was sent, but never answered."""
-    try:
-        lease = serving.recall(request.user, item_id, token(request))
-    except ReviewItem.DoesNotExist as error:
-        raise Http404 from error
-    except ReviewError as error:
-        return refused(request, error)
+    lease = serving.recall(request.user, item_id, token(request))
     if lease is None:
-        return refused(request, ItemWithdrawnError())
+        raise ItemWithdrawnError
     return JsonResponse({"token": lease.token, "version": lease.version})
 
 
 @require_POST
 @requires(Permission.REVIEW)
+@answers_refusals
 def skip(request: SignedInRequest, item_id: int) -> HttpResponse:
     form = LeaseForm(request.POST)
     if not form.is_valid():
         return invalid(request, form, item_id)
-    try:
-        serving.skip(request.user, item_id, form.cleaned_data["token"])
-    except ReviewItem.DoesNotExist as error:
-        raise Http404 from error
-    except ReviewError as error:
-        return refused(request, error)
+    serving.skip(request.user, item_id, form.cleaned_data["token"])
     return done(request, _("Skipped. It comes back to others at once, to you in ten minutes."))
 
 
 @require_POST
 @requires(Permission.REVIEW)
+@answers_refusals
 def escalate(request: SignedInRequest, item_id: int) -> HttpResponse:
     form = VersionForm(request.POST)
     if not form.is_valid():
         return invalid(request, form, item_id)
     data = form.cleaned_data
-    try:
-        serving.escalate(request.user, item_id, token=data["token"], version=data["version"])
-    except ReviewItem.DoesNotExist as error:
-        raise Http404 from error
-    except ReviewError as error:
-        return refused(request, error)
+    serving.escalate(request.user, item_id, token=data["token"], version=data["version"])
     return done(request, _("Handed to a lead."))
 
 

@@ -16,12 +16,11 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
 from apps.review import wave_facts
-from apps.review.errors import ReviewError
 from apps.review.forms import LeaseForm, MembersForm
 from apps.review.models import ReviewItem
 from apps.review.services import waves
 from apps.review.showing import join_minutes
-from apps.review.views.answers import invalid, refused
+from apps.review.views.answers import answers_refusals, invalid
 
 
 @require_GET
@@ -37,16 +36,12 @@ def members(request: SignedInRequest, item_id: int) -> HttpResponse:
 
 @require_POST
 @requires(Permission.REVIEW)
+@answers_refusals
 def take_out(request: SignedInRequest, item_id: int, member_id: int) -> HttpResponse:
     form = LeaseForm(request.POST)
     if not form.is_valid():
         return invalid(request, form, item_id)
-    try:
-        waves.take_out(request.user, item_id, member_id, token=form.cleaned_data["token"])
-    except ReviewItem.DoesNotExist as error:
-        raise Http404 from error
-    except ReviewError as error:
-        return refused(request, error)
+    waves.take_out(request.user, item_id, member_id, token=form.cleaned_data["token"])
     if _wants_fragment(request):
         return _render(request, item_id, after=None, different=True)
     messages.success(request, _("Taken out. It waits by itself now."))
