@@ -15,7 +15,8 @@ frame builder, which reads it from PostgreSQL once a frame for all viewers.
 A frame: `{"topic", "epoch", "seq", "events": [{"kind", "count", "ids", "payload", "since_s"}],
 "content"}`. Events of one kind are merged: counts add up, the newest `IDS_KEPT` ids and the last
 payload stay, `since_s` is the Unix time of the first one's commit. The first frame after
-subscribing has no events and gives the numbers to go on from.
+subscribing has no events, gives the numbers to go on from, and says in `quiet_s` for how long
+nothing was heard of the topic: a page that is older than that was made before the last news.
 
 A frame is encoded once, down to the bytes of the socket, and those bytes go to every viewer whose
 server takes them as they are (`WIRE_EXTENSION`, `moderation_site/sockets.py`).
@@ -340,8 +341,8 @@ class Feed:
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"live-feed-{topic}")
 
-    def add(self, viewer: Viewer) -> None:
-        viewer.offer(self._encode((), None))
+    def add(self, viewer: Viewer, quiet_s: float) -> None:
+        viewer.offer(self._encode((), None, quiet_s=quiet_s))
         self.viewers.add(viewer)
 
     def take_in(self, events: Iterable[Mapping[str, Any]]) -> None:
@@ -385,7 +386,7 @@ class Feed:
             self._has_gap = True
             return None
 
-    def _encode(self, events: Sequence[Event], content: Any) -> Frame:
+    def _encode(self, events: Sequence[Event], content: Any, **more: float) -> Frame:
         text = json.dumps(
             {
                 "topic": self.topic,
@@ -393,6 +394,7 @@ class Feed:
                 "seq": self._seq,
                 "events": [event.to_json() for event in events],
                 "content": content,
+                **more,
             },
             separators=(",", ":"),
             ensure_ascii=False,
@@ -407,13 +409,19 @@ class Hub:
         self._epoch = uuid.uuid4().hex[:8]
         self._feeds: dict[str, Feed] = {}
         self._seen: dict[str, dict[str, int]] = {}
-        self._listening_since_s = 0.0
+        self._heard_at_s: dict[str, float] = {}
+        self._listening_since_s = math.inf
         self._task = asyncio.create_task(self._run(), name="live-hub")
 
     def subscribe(self, viewer: Viewer, topic: str) -> None:
         if topic not in self._feeds:
             self._feeds[topic] = Feed(topic, self._epoch)
-        self._feeds[topic].add(viewer)
+        self._feeds[topic].add(viewer, self._quiet_s(topic))
+
+    def _quiet_s(self, topic: str) -> float:
+        """How long the topic had no news for sure: nobody knows what was before we listened."""
+        heard_at_s = max(self._heard_at_s.get(topic, 0.0), self._listening_since_s)
+        return max(time.monotonic() - heard_at_s, 0.0)
 
     async def unsubscribe(self, viewer: Viewer) -> None:
         """Forget a viewer; feeds nobody looks at stop."""
@@ -462,6 +470,8 @@ class Hub:
             events = message["topics"].get(topic)
             has_gap = number != seen.get(topic, 0) + (events is not None)
             seen[topic] = number
+            if has_gap or events is not None:
+                self._heard_at_s[topic] = time.monotonic()
             feed = self._feeds.get(topic)
             if feed is None:
                 continue

@@ -157,6 +157,26 @@ async def test_last_message_lost_shows_by_the_beacon(address: str) -> None:
     assert (frame["seq"], frame["events"]) == (number + 3, [])
 
 
+async def test_first_frame_says_for_how_long_nothing_was_heard(address: str) -> None:
+    one = {"kind": "done", "count": 1, "ids": [1], "payload": None, "since_s": 1.5}
+    async with connect(address) as first:
+        await settled(first)
+        await send_raw(1, [one])
+        heard_s = time.monotonic()
+        while not (await next_frame(first))["events"]:
+            pass
+        async with connect(address) as second:
+            quiet_s = (await next_frame(second))["quiet_s"]
+    assert 0 <= quiet_s <= time.monotonic() - heard_s
+
+
+async def test_nobody_knows_what_was_before_the_hub_listened(address: str) -> None:
+    asked_s = time.monotonic()
+    async with connect(address) as socket:
+        quiet_s = (await next_frame(socket))["quiet_s"]
+    assert quiet_s <= time.monotonic() - asked_s
+
+
 async def test_cut_connections_lose_nothing_silently(address: str) -> None:
     async with connect(address) as socket:
         number = await settled(socket)

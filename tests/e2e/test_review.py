@@ -229,6 +229,23 @@ def test_news_of_a_message_is_not_lost_on_a_page_that_is_asking_for_one(
     expect(card(page)).to_have_attribute("data-item", str(item.pk))
 
 
+def test_news_from_before_the_line_was_up_are_not_lost(
+    sign_in: SignIn, ann: User, bob: User
+) -> None:
+    held: list[Route] = []
+    page = sign_in(user=ann)
+    page.route(re.compile("live-link"), lambda route: held.append(route), times=1)
+    page.goto("/review/", wait_until="commit")
+    expect(page.get_by_role("heading", name="Nothing to review")).to_be_visible()
+    other = open_review(sign_in(user=bob))
+    # Bob takes one and fetches one ahead.
+    announce("opened", [ReviewItemFactory().pk for _ in range(3)])
+    expect(other.locator("review-desk")).to_have_attribute("data-ready", "")
+    wait_until(lambda: page.evaluate("1") and len(held) == 1)
+    held[0].continue_()
+    expect(card(page)).to_have_attribute("data-item", re.compile(r"\d+"))
+
+
 def test_what_nothing_judged_asks_what_it_is_before_it_is_removed(
     sign_in: SignIn, ann: User
 ) -> None:

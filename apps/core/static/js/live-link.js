@@ -3,7 +3,8 @@
 // Each frame is dispatched on the body as `live:<topic>` with {events, content} as detail, so
 // `hx-trigger="live:review from:body"` refetches a fragment. Frames of a topic are numbered: when
 // a number is missing, or the server's epoch changed, `live:gap` says that anything may have been
-// missed, and whoever shows state refetches it. (See apps/core/realtime.py.)
+// missed, and whoever shows state refetches it. So it does when the page itself is older than the
+// last news. (See apps/core/realtime.py.)
 const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 15_000;
 const CLOSE_FORBIDDEN = 4403;
@@ -58,13 +59,14 @@ class LiveLink extends HTMLElement {
     this.#fresh();
   }
 
-  #receive({ topic, epoch, seq, events, content }) {
+  #receive({ topic, epoch, seq, events, content, quiet_s: quietS }) {
     const seen = this.#seen.get(topic);
     this.#seen.set(topic, { epoch, seq });
     this.#fresh();
     // The first frame after a connect has no events and repeats the last number.
     const expected = seen && seen.seq + (events.length ? 1 : 0);
-    if (seen && (epoch !== seen.epoch || seq !== expected)) this.#tell("gap", { topic });
+    const isOlder = !seen && quietS * 1000 < performance.now(); // the page, than the news
+    if (isOlder || (seen && (epoch !== seen.epoch || seq !== expected))) this.#tell("gap", { topic });
     if (events.length) this.#tell(topic, { events, content });
   }
 

@@ -42,6 +42,7 @@ class ReviewDesk extends HTMLElement {
     for (const kind of ["pointermove", "wheel", "touchstart"]) addEventListener(kind, this.#wasActive, { passive: true });
     this.#markRow();
     this.#fetchAhead();
+    this.#moreWork(); // the page itself may have come empty
   }
 
   disconnectedCallback() {
@@ -336,8 +337,7 @@ class ReviewDesk extends HTMLElement {
 
   async #moreWork() {
     await this.#fetching; // it may have been answered before the news
-    if (!this.#isDry) return;
-    await this.#fetchAhead();
+    if (this.#isDry) await this.#fetchAhead();
     if (this.#ahead && this.#card.dataset.state === "empty") this.#advance();
   }
 
