@@ -64,6 +64,8 @@ _SOURCES_KEPT = 1000
 
 CLOSE_FORBIDDEN = 4403
 CLOSE_STALLED = 4408
+# May watch on, but sees another view: the browser comes back for it.
+CLOSE_CHANGED = 4409
 
 # In a connection's scope: what writes the bytes of a frame to its socket, or gives False.
 WIRE_EXTENSION = "chatwarden.wire"
@@ -257,15 +259,42 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 # ---------- the receiving side ----------
 
 FrameBuilder = Callable[[Sequence[Event]], Awaitable[Any]]
-_frame_builders: dict[str, FrameBuilder] = {}
+# From what a builder made to the JSON that the viewers of one view may see.
+View = Callable[[Any], Any]
+# The view of whoever asks for none.
+PLAIN = ""
 
 
-def register_frame_builder(topic: str, build: FrameBuilder) -> None:
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """How the content of a topic's frames is made, and what each view shows of it."""
+
+    build: FrameBuilder
+    views: Mapping[str, View]
+
+
+def _whole(content: Any) -> Any:
+    return content
+
+
+_contents: dict[str, _Content] = {}
+
+
+def register_frame_builder(
+    topic: str, build: FrameBuilder, *, views: Mapping[str, View] | None = None
+) -> None:
     """Let `build` make the `content` of each frame of `topic`, once for all viewers.
 
     Call it from `AppConfig.ready()`. It runs in the web process's event loop.
+
+    Args:
+        topic: whose frames.
+        build: what is to be shown.
+        views: where not all may see all of it: by name, what the viewers of each view are sent.
+            `PLAIN` is what a viewer gets who names none, so it has to be the least. Each view is
+            encoded once a frame, and only while somebody has it.
     """
-    _frame_builders[topic] = build
+    _contents[topic] = _Content(build, views or {PLAIN: _whole})
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +362,8 @@ class Feed:
 
     def __init__(self, topic: str, epoch: str) -> None:
         self.topic = topic
-        self.viewers: set[Viewer] = set()
+        # By the view that they have of it.
+        self.viewers: dict[Viewer, str] = {}
         self._epoch = epoch
         self._seq = 0
         self._pending: Pending = {}
@@ -341,9 +371,9 @@ class Feed:
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"live-feed-{topic}")
 
-    def add(self, viewer: Viewer, quiet_s: float) -> None:
-        viewer.offer(self._encode((), None, quiet_s=quiet_s))
-        self.viewers.add(viewer)
+    def add(self, viewer: Viewer, view: str, quiet_s: float) -> None:
+        viewer.offer(self._encode(view, (), None, quiet_s=quiet_s))
+        self.viewers[viewer] = view
 
     def take_in(self, events: Iterable[Mapping[str, Any]]) -> None:
         for event in events:
@@ -367,30 +397,34 @@ class Feed:
 
     async def _send_frame(self) -> None:
         events, self._pending = list(self._pending.values()), {}
-        content = await self._content(events)
+        shown = await self._shown(events)
+        # Nobody comes or goes between here and the last offer.
         self._seq += 2 if self._has_gap else 1
         self._has_gap = False
-        frame = self._encode(events, content)
-        for viewer in self.viewers:
-            viewer.offer(frame)
+        frames = {view: self._encode(view, events, content) for view, content in shown.items()}
+        for viewer, view in self.viewers.items():
+            viewer.offer(frames[view])
 
-    async def _content(self, events: Sequence[Event]) -> Any:
-        build = _frame_builders.get(self.topic)
-        if build is None or not events:
-            return None
+    async def _shown(self, events: Sequence[Event]) -> dict[str, Any]:
+        """What the frame says in each view that somebody has."""
+        made = _contents.get(self.topic)
+        if made is None or not events:
+            return dict.fromkeys(self.viewers.values())
         try:
-            return await build(events)
+            content = await made.build(events)
+            return {view: made.views[view](content) for view in set(self.viewers.values())}
         except Exception:
             log.exception("A live frame of %s could not be filled", self.topic)
             # The viewers refetch, and see in the page itself what is wrong.
             self._has_gap = True
-            return None
+            return dict.fromkeys(self.viewers.values())
 
-    def _encode(self, events: Sequence[Event], content: Any, **more: float) -> Frame:
+    def _encode(self, view: str, events: Sequence[Event], content: Any, **more: float) -> Frame:
         text = json.dumps(
             {
                 "topic": self.topic,
-                "epoch": self._epoch,
+                # Who comes back with another view than before has missed what that one shows.
+                "epoch": f"{self._epoch}.{view}" if view else self._epoch,
                 "seq": self._seq,
                 "events": [event.to_json() for event in events],
                 "content": content,
@@ -413,10 +447,10 @@ class Hub:
         self._listening_since_s = math.inf
         self._task = asyncio.create_task(self._run(), name="live-hub")
 
-    def subscribe(self, viewer: Viewer, topic: str) -> None:
+    def subscribe(self, viewer: Viewer, topic: str, view: str) -> None:
         if topic not in self._feeds:
             self._feeds[topic] = Feed(topic, self._epoch)
-        self._feeds[topic].add(viewer, self._quiet_s(topic))
+        self._feeds[topic].add(viewer, view, self._quiet_s(topic))
 
     def _quiet_s(self, topic: str) -> float:
         """How long the topic had no news for sure: nobody knows what was before we listened."""
@@ -426,7 +460,7 @@ class Hub:
     async def unsubscribe(self, viewer: Viewer) -> None:
         """Forget a viewer; feeds nobody looks at stop."""
         for topic, feed in list(self._feeds.items()):
-            feed.viewers.discard(viewer)
+            feed.viewers.pop(viewer, None)
             if not feed.viewers:
                 del self._feeds[topic]
                 await feed.stop()
@@ -524,9 +558,12 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
 
     Set `topics`, or call `subscribe` from `receive_json`; implement `authorize`, which is asked
     again every minute, so that a person who was signed out or lost a role stops seeing things.
+    `authorize` may set `views`, by topic, for more than what all may see; who then gets another
+    answer than at first is sent away to connect anew.
     """
 
     topics: Sequence[str] = ()
+    views: Mapping[str, str] = {}
     # The hub listens for all: a channel of its own would be a subscription in Redis a browser.
     channel_layer_alias = None
 
@@ -534,13 +571,14 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
         super().__init__(*args, **kwargs)
         self._viewer = Viewer()
         self._sender: asyncio.Task[None] | None = None
+        self._close_code = CLOSE_FORBIDDEN
 
     async def authorize(self) -> bool:
         """Whether this person may watch `topics`, read anew from the database."""
         raise NotImplementedError
 
-    def subscribe(self, topic: str) -> None:
-        _hub().subscribe(self._viewer, topic)
+    def subscribe(self, topic: str, view: str = PLAIN) -> None:
+        _hub().subscribe(self._viewer, topic, view)
 
     async def connect(self) -> None:
         is_welcome = await self.authorize()
@@ -552,7 +590,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
             return
         self._viewer.write = self.scope.get("extensions", {}).get(WIRE_EXTENSION)
         for topic in self.topics:
-            self.subscribe(topic)
+            self.subscribe(topic, self.views.get(topic, PLAIN))
         self._sender = asyncio.create_task(self._serve(), name="live-viewer")
 
     async def disconnect(self, code: int) -> None:
@@ -574,13 +612,18 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
             await asyncio.gather(*tasks, return_exceptions=True)
         # Out of the feeds first: closing a stalled socket waits for the browser.
         await _leave(self._viewer)
-        await self.close(CLOSE_STALLED if self._viewer.stalled.is_set() else CLOSE_FORBIDDEN)
+        await self.close(CLOSE_STALLED if self._viewer.stalled.is_set() else self._close_code)
 
     async def _send_frames(self) -> None:
         await self._viewer.send_waiting(self.send)
 
     async def _watch_rights(self) -> None:
+        """Returns once this person may no longer watch, or may watch something else."""
+        views = self.views
         while True:
             await asyncio.sleep(AUTHORIZE_AGAIN_AFTER_S)
             if not await self.authorize():
+                return
+            if self.views != views:
+                self._close_code = CLOSE_CHANGED
                 return

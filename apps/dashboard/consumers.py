@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -19,6 +19,8 @@ from apps.dashboard import feed, selectors
 from apps.dashboard.presenting import figures_context
 from apps.scoring.feed import shown_ids
 
+# The view of the verdicts of those who may read messages: `realtime.PLAIN` has no text in it.
+WITH_TEXT = "text"
 # Points repeated in each frame: one is new every five seconds, the ones before may have changed.
 POINTS_SENT = 4
 
@@ -37,16 +39,40 @@ class OperateConsumer(realtime.LiveConsumer):
 
     async def authorize(self) -> bool:
         user = await User.objects.filter(pk=self.scope["user"].pk).afirst()
-        return user is not None and may(user, Permission.OPERATE_VIEW)
+        if user is None or not may(user, Permission.OPERATE_VIEW):
+            return False
+        view = WITH_TEXT if feed.may_read_messages(user) else realtime.PLAIN
+        self.views = {realtime.VERDICTS: view}
+        return True
 
 
-async def verdict_rows(events: Sequence[realtime.Event]) -> dict[str, Any]:
-    """A frame's content: a sample of the new verdicts and how many there were."""
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A sample of a frame's new verdicts, and how many there were."""
+
+    count: int
+    rows: Sequence[feed.Row]
+
+
+async def read_verdicts(events: Sequence[realtime.Event]) -> Sampled:
+    """A frame's content, read once for all who watch."""
     rows = await database_sync_to_async(feed.rows_of)(shown_ids(events))
-    return {
-        "count": sum(event.count for event in events),
-        "rows": [row.to_json() for row in rows],
-    }
+    return Sampled(sum(event.count for event in events), rows)
+
+
+def with_text(sampled: Sampled) -> dict[str, Any]:
+    return _verdicts(sampled.count, sampled.rows)
+
+
+def without_text(sampled: Sampled) -> dict[str, Any]:
+    return _verdicts(sampled.count, [row.without_text() for row in sampled.rows])
+
+
+def _verdicts(count: int, rows: Sequence[feed.Row]) -> dict[str, Any]:
+    return {"count": count, "rows": [row.to_json() for row in rows]}
+
+
+VERDICT_VIEWS: dict[str, realtime.View] = {realtime.PLAIN: without_text, WITH_TEXT: with_text}
 
 
 def figures_topic(language: str) -> str:

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
 from apps.dashboard.fallbacks import SHOWN, FallbackPage, FallbackRow, Fate, fallback_page
+from apps.dashboard.feed import may_read_messages
 from apps.policies.models import Action, Label
 from apps.scoring.models import Source
 
@@ -41,21 +42,24 @@ def fallback(request: SignedInRequest) -> HttpResponse:
     if not form.is_valid():
         return HttpResponseBadRequest()
     fate = Fate(form.cleaned_data["fate"] or Fate.CHANGED)
-    page = fallback_page(fate, before=form.cleaned_data["before"])
-    return render(request, "dashboard/fallback.html", _context(page, fate))
+    may_read = may_read_messages(request.user)
+    page = fallback_page(fate, with_text=may_read, before=form.cleaned_data["before"])
+    context = {**_context(page, fate), "may_read": may_read}
+    return render(request, "dashboard/fallback.html", context)
 
 
 @require_GET
 @never_cache
 @requires(Permission.OPERATE_VIEW)
 def fallback_json(request: SignedInRequest) -> HttpResponse:
-    """The same for programs; `before` is the last page's `next_before`."""
+    """The same for programs, without texts; `before` is the last page's `next_before`."""
     form = FallbackForm(request.GET)
     if not form.is_valid():
         return JsonResponse({"errors": form.errors}, status=400)
     data = form.cleaned_data
     fate = Fate(data["fate"] or Fate.CHANGED)
-    page = fallback_page(fate, before=data["before"], shown=data["limit"] or SHOWN)
+    shown = data["limit"] or SHOWN
+    page = fallback_page(fate, with_text=False, before=data["before"], shown=shown)
     return JsonResponse(
         {
             "counts": {str(each): count for each, count in page.counts.items()},

@@ -25,11 +25,14 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FallbackRow:
-    """One message: what the lists said, and what stands since; that is None while it waits."""
+    """One message: what the lists said, and what stands since; that is None while it waits.
+
+    `text` is None for those who may not read messages.
+    """
 
     message_id: int
     group: str
-    text: str
+    text: str | None
     is_deleted: bool
     at: datetime
     label: str
@@ -83,7 +86,8 @@ _IS = {
     Fate.WAITING: "v.message_id IS NULL",
 }
 _ROWS = f"""
-SELECT f.message_id, coalesce(nullif(g.name, ''), g.external_id), m.text,
+SELECT f.message_id, coalesce(nullif(g.name, ''), g.external_id),
+  CASE WHEN %(with_text)s THEN m.text END,
   m.deleted_at IS NOT NULL, f.created_at, f.label, f.action, f.reasons,
   v.created_at, v.source, v.label, v.action, item.message_id IS NOT NULL
 {_BOTH}
@@ -94,11 +98,14 @@ WHERE {{fate}} ORDER BY f.message_id DESC LIMIT %(shown)s
 _NEWEST = 2**63 - 1
 
 
-def fallback_page(fate: Fate, *, before: int | None = None, shown: int = SHOWN) -> FallbackPage:
+def fallback_page(
+    fate: Fate, *, with_text: bool, before: int | None = None, shown: int = SHOWN
+) -> FallbackPage:
     """Counts of the newest verdicts that the lists gave alone, and the newest of one fate.
 
     Args:
         fate: Which to list.
+        with_text: For people who may read messages.
         before: Only messages with a lower id: the next page.
         shown: Rows at most.
     """
@@ -111,7 +118,12 @@ def fallback_page(fate: Fate, *, before: int | None = None, shown: int = SHOWN) 
         counts[found] += count
         if found is Fate.CHANGED:
             moves.append((label, action, new_label, new_action, count))
-    parameters = {"before": before or _NEWEST, "most": COUNTED, "shown": shown + 1}
+    parameters = {
+        "before": before or _NEWEST,
+        "most": COUNTED,
+        "shown": shown + 1,
+        "with_text": with_text,
+    }
     rows = [FallbackRow(*row) for row in _fetch(_ROWS.format(fate=_IS[fate]), parameters)]
     next_before = rows[shown - 1].message_id if len(rows) > shown else None
     return FallbackPage(counts, moves, rows[:shown], next_before)

@@ -1,5 +1,7 @@
 """The live verdict feed: a sample of the newest verdicts, and it says so.
 
+What people wrote is for those who may review it (`may_read_messages`); all others see which message
+it was and what was decided. Their rows have no text at all, so there is none to be left out later.
 Text is cut and its hidden characters are named here, once for all viewers; the browser only puts
 the pieces into the page as text.
 """
@@ -7,14 +9,17 @@ the pieces into the page as text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
+from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, may
 from apps.chat.models import Group, Message
 from apps.core.marks import Kind, Piece, pieces
 from apps.policies.models import Action, Label
@@ -37,9 +42,17 @@ SOURCE_WORDS: dict[str, Promise] = {
 }
 
 
+def may_read_messages(user: User | AnonymousUser) -> bool:
+    """Whether this person is shown texts on the operator's pages: the one rule for all of them."""
+    return may(user, Permission.REVIEW)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One verdict. `label` is "" for undetermined; `score` is that of the label, 0 to 1."""
+    """One verdict. `label` is "" for undetermined; `score` is that of the label, 0 to 1.
+
+    `text` is None for those who may not read messages.
+    """
 
     message_id: int
     at: str
@@ -47,7 +60,7 @@ class Row:
     score: float | None
     action: str
     source: str
-    text: str
+    text: str | None
     group: str
     group_key: str
     reasons: Sequence[str]
@@ -68,6 +81,9 @@ class Row:
     def source_word(self) -> str:
         return str(SOURCE_WORDS.get(self.source, self.source))
 
+    def without_text(self) -> Self:
+        return replace(self, text=None)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "id": str(self.message_id),
@@ -76,7 +92,7 @@ class Row:
             "score": self.score,
             "action": self.action,
             "source": self.source,
-            "text": _cut(self.text),
+            "text": None if self.text is None else _cut(self.text),
             "group": _cut(self.group),
             "reasons": list(self.reasons),
             "ms": self.total_ms,
@@ -103,11 +119,12 @@ def _line(text: str, most: int) -> str:
 
 
 def latest_rows(
-    *, label: str = "", action: str = "", source: str = "", group: str = ""
+    *, with_text: bool, label: str = "", action: str = "", source: str = "", group: str = ""
 ) -> list[Row]:
     """The newest verdicts, newest first; with a filter, those among the last `LOOKED_AT`.
 
     Args:
+        with_text: for people who may read messages.
         label, action, source: what a verdict must have; empty asks for all.
         group: the key that the chat backend gives the group.
     """
@@ -117,7 +134,8 @@ def latest_rows(
         if group:
             ids = _of_group(ids, group)
         newest = _filtered(newest.filter(message_id__in=ids), label, action, source)
-    return _rows(newest, SHOWN)
+    rows = _rows(newest, SHOWN)
+    return rows if with_text else [row.without_text() for row in rows]
 
 
 def _of_group(message_ids: Sequence[int], group: str) -> list[int]:
@@ -138,13 +156,13 @@ def _filtered(
 
 
 def rows_of(message_ids: Sequence[int]) -> list[Row]:
-    """The verdicts on these messages, newest first: a frame's sample."""
+    """The verdicts on these messages, newest first, with their texts: a frame's sample."""
     verdicts = Verdict.objects.filter(message_id__in=message_ids)
     return _rows(verdicts.order_by("-message_id", "-created_at"), None)
 
 
 def rows_of_verdicts(verdicts: QuerySet[Verdict], most: int) -> list[Row]:
-    """The first of these, in their order."""
+    """The first of these, in their order, with their texts."""
     return _rows(verdicts, most)
 
 

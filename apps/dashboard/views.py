@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from apps.accounts.access import SignedInRequest, requires
-from apps.accounts.permissions import Permission, may
+from apps.accounts.permissions import Permission
 from apps.dashboard import feed
 from apps.dashboard.consumers import figures_topic
 from apps.dashboard.events import read_events
@@ -34,6 +34,7 @@ def operate(request: SignedInRequest) -> HttpResponse:
         "live_url": f"{LIVE_URL}?lang={get_language()}",
         "live_stale_after_s": STALE_AFTER_S,
         "figures_topic": figures_topic(get_language()),
+        "may_read": feed.may_read_messages(request.user),
         **figures_context(),
         **_feed(request),
     }
@@ -88,7 +89,7 @@ def moment(request: SignedInRequest) -> HttpResponse:
     if not form.is_valid():
         return HttpResponseBadRequest()
     since, until = form.window(now=timezone.now())
-    may_read = may(request.user, Permission.REVIEW)
+    may_read = feed.may_read_messages(request.user)
     found = read_moment(since, until, now=timezone.now(), with_messages=may_read)
     context = {
         "moment": present_moment(found),
@@ -105,6 +106,10 @@ def _feed(request: SignedInRequest) -> dict[str, Any]:
     return {
         "filter": chosen,
         "rows": feed.latest_rows(
-            label=chosen.label, action=chosen.action, source=chosen.source, group=chosen.group
+            with_text=feed.may_read_messages(request.user),
+            label=chosen.label,
+            action=chosen.action,
+            source=chosen.source,
+            group=chosen.group,
         ),
     }

@@ -224,7 +224,8 @@ async def test_content_is_built_once_for_all(address: str, monkeypatch: pytest.M
         built.append(len(events))
         return {"of": events[0].count}
 
-    monkeypatch.setitem(realtime._frame_builders, TOPIC, build)
+    monkeypatch.setattr(realtime, "_contents", {})
+    realtime.register_frame_builder(TOPIC, build)
     async with connect(address) as one, connect(address) as two:
         await settled(one)
         say("done", 1, 2, 3)
@@ -236,13 +237,112 @@ async def test_content_is_built_once_for_all(address: str, monkeypatch: pytest.M
     assert built == [1]
 
 
+@pytest.fixture
+def views(address: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """The kitchen's frames have a secret that one view shows; how often each was made."""
+    made: dict[str, list[int]] = {"build": [], "plain": [], "cook": []}
+
+    async def build(events: Sequence[Event]) -> dict[str, Any]:
+        made["build"].append(events[0].count)
+        return {"of": events[0].count, "secret": "saffron"}
+
+    def plain(content: dict[str, Any]) -> dict[str, Any]:
+        made["plain"].append(content["of"])
+        return {"of": content["of"]}
+
+    def cook(content: dict[str, Any]) -> dict[str, Any]:
+        made["cook"].append(content["of"])
+        return content
+
+    monkeypatch.setattr(realtime, "_contents", {})
+    realtime.register_frame_builder(TOPIC, build, views={realtime.PLAIN: plain, "cook": cook})
+    monkeypatch.setattr(Kitchen, "views", {})
+    return made
+
+
+async def told(socket: ClientConnection) -> str:
+    """The next frame with something in it, as it came."""
+    while True:
+        text = await asyncio.wait_for(socket.recv(decode=True), PATIENCE_S)
+        if json.loads(text)["events"]:
+            return text
+
+
+async def test_each_viewer_gets_the_view_they_may_see(
+    address: str, views: dict[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connect(address) as guest, connect(address) as other_guest:
+        await settled(guest)
+        monkeypatch.setattr(Kitchen, "views", {TOPIC: "cook"})
+        async with connect(address) as cook:
+            await next_frame(cook)
+            say("done", 1, 2, 3)
+            texts = [await told(socket) for socket in (guest, other_guest, cook)]
+    assert [json.loads(text)["content"] for text in texts] == [
+        {"of": 3},
+        {"of": 3},
+        {"of": 3, "secret": "saffron"},
+    ]
+    assert "saffron" not in texts[0]
+    assert texts[0] == texts[1]
+    assert views == {"build": [3], "plain": [3], "cook": [3]}
+
+
+async def test_a_view_that_nobody_has_is_not_made(
+    address: str, views: dict[str, list[int]]
+) -> None:
+    async with connect(address) as guest:
+        await settled(guest)
+        say("done", 1)
+        await told(guest)
+    assert views == {"build": [1], "plain": [1], "cook": []}
+
+
+async def test_another_view_is_another_epoch_so_that_its_viewer_refetches(
+    address: str, views: dict[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connect(address) as guest:
+        first = await next_frame(guest)
+        monkeypatch.setattr(Kitchen, "views", {TOPIC: "cook"})
+        async with connect(address) as cook:
+            assert (await next_frame(cook))["epoch"] != first["epoch"]
+
+
+async def test_view_that_fails_shows_nothing_and_makes_viewers_refetch(
+    address: str,
+    views: dict[str, list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(Kitchen, "views", {TOPIC: "no such view"})
+    async with connect(address) as socket:
+        number = await settled(socket)
+        say("done", 1)
+        frame = await next_frame(socket)
+    assert (frame["seq"], frame["content"]) == (number + 2, None)
+    assert "could not be filled" in caplog.text
+
+
+async def test_viewer_whose_rights_change_is_sent_to_connect_anew(
+    address: str, views: dict[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(realtime, "AUTHORIZE_AGAIN_AFTER_S", 0.05)
+    monkeypatch.setattr(Kitchen, "views", {TOPIC: "cook"})
+    async with connect(address) as socket:
+        await next_frame(socket)
+        monkeypatch.setattr(Kitchen, "views", {})
+        await asyncio.wait_for(socket.wait_closed(), PATIENCE_S)
+    assert socket.close_code == realtime.CLOSE_CHANGED
+
+
 async def test_content_that_fails_makes_viewers_refetch(
     address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def build(events: Sequence[Event]) -> None:
         raise LookupError("the database is away")
 
-    monkeypatch.setitem(realtime._frame_builders, TOPIC, build)
+    monkeypatch.setattr(realtime, "_contents", {})
+    realtime.register_frame_builder(TOPIC, build)
     async with connect(address) as socket:
         number = await settled(socket)
         say("done", 1)
@@ -260,7 +360,8 @@ async def test_stalled_viewer_is_dropped_and_the_others_go_on(
     async def heavy(events: Sequence[Event]) -> str:
         return "x" * 1_000_000
 
-    monkeypatch.setitem(realtime._frame_builders, TOPIC, heavy)
+    monkeypatch.setattr(realtime, "_contents", {})
+    realtime.register_frame_builder(TOPIC, heavy)
     options: dict[str, Any] = {"max_size": None, "compression": None, "ping_interval": None}
     async with connect(address, **options) as reader:
         await settled(reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,9 +12,17 @@ from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
-from apps.core.realtime import CLOSE_FORBIDDEN, Event
+from apps.core.realtime import CLOSE_FORBIDDEN, VERDICTS, Event
 from apps.dashboard import selectors
-from apps.dashboard.consumers import OperateConsumer, chart_points, figures_in, verdict_rows
+from apps.dashboard.consumers import (
+    VERDICT_VIEWS,
+    OperateConsumer,
+    chart_points,
+    figures_in,
+    read_verdicts,
+    with_text,
+    without_text,
+)
 from tests.factories import UserFactory, VerdictFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -55,15 +64,36 @@ async def test_a_frame_counts_all_verdicts_and_shows_some() -> None:
         Event("hold", count=5_000, ids=[verdict.message_id]),
         Event("allow", count=2, ids=[404]),
     ]
-    content = await verdict_rows(events)
+    content = with_text(await read_verdicts(events))
     assert content["count"] == 5_002
     assert [row["id"] for row in content["rows"]] == [str(verdict.message_id)]
 
 
 async def shown_text(text: str, **changes: Any) -> list[list[str]]:
     verdict = await in_thread(VerdictFactory)(message__text=text, **changes)
-    content = await verdict_rows([Event("hold", count=1, ids=[verdict.message_id])])
-    return content["rows"][0]["text"]
+    content = with_text(await read_verdicts([Event("hold", count=1, ids=[verdict.message_id])]))
+    text: list[list[str]] = content["rows"][0]["text"]
+    return text
+
+
+async def test_frames_for_those_who_may_not_read_have_all_but_the_text() -> None:
+    verdict = await in_thread(VerdictFactory)(message__text="meet me at the harbour", label="spam")
+    sampled = await read_verdicts([Event("hold", count=1, ids=[verdict.message_id])])
+    plain, full = without_text(sampled), with_text(sampled)
+    assert "harbour" not in json.dumps(plain, ensure_ascii=False)
+    assert plain["rows"] == [{**full["rows"][0], "text": None}]
+    assert plain["count"] == full["count"] == 1
+    assert plain["rows"][0]["id"] == str(verdict.message_id)
+
+
+@pytest.mark.parametrize("role", list(Role))
+async def test_only_who_may_review_is_shown_texts(role: Role) -> None:
+    consumer = OperateConsumer()
+    consumer.scope = {"user": await in_thread(UserFactory)(role=role)}
+    assert await consumer.authorize()
+    shown = VERDICT_VIEWS[consumer.views[VERDICTS]]
+    reads = role in {Role.MODERATOR, Role.LEAD, Role.ADMIN}
+    assert shown is (with_text if reads else without_text)
 
 
 async def test_hidden_characters_travel_as_their_names() -> None:

@@ -34,6 +34,12 @@ def operator(client: Client) -> Client:
     return client
 
 
+@pytest.fixture
+def moderator(client: Client) -> Client:
+    client.force_login(UserFactory(role=Role.MODERATOR))
+    return client
+
+
 def read(client: Client, url: str = OPERATE) -> str:
     selectors.forget_cached()
     response = client.get(url)
@@ -114,18 +120,28 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_and_names_stay_text(operator: Client, text: str) -> None:
+def test_hostile_text_and_names_stay_text(moderator: Client, text: str) -> None:
     verdict = VerdictFactory(message__text=text, message__group__name=text[:200])
-    page = read(operator)
+    page = read(moderator)
     assert f'data-id="{verdict.message_id}"' in page
     for dangerous in ("<script>alert", "<img src=x", "\u202e", "\u200b", "\u2060", "\ufeff"):
         assert dangerous not in page
     assert "\u0335\u0321\u0337\u0322" not in page
 
 
-def test_deleted_text_is_not_shown(operator: Client) -> None:
+def test_deleted_text_is_not_shown(moderator: Client) -> None:
     VerdictFactory(message__text="my phone number", message__deleted_at=timezone.now())
-    assert "my phone number" not in read(operator)
+    assert "my phone number" not in read(moderator)
+
+
+@pytest.mark.parametrize("url", [OPERATE, "/operate/feed/", "/operate/feed/?label=spam"])
+@pytest.mark.parametrize("role", list(Role))
+def test_texts_are_for_those_who_may_review(client: Client, role: Role, url: str) -> None:
+    client.force_login(UserFactory(role=role))
+    verdict = VerdictFactory(message__text="meet me at the harbour", label="spam", action="hold")
+    page = read(client, url)
+    assert f'data-id="{verdict.message_id}"' in page
+    assert ("meet me at the harbour" in page) is (role != Role.OPERATOR)
 
 
 def test_feed_is_filtered_by_label_and_action(operator: Client) -> None:

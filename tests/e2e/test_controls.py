@@ -54,7 +54,7 @@ def test_degraded_to_the_lists_and_back_and_a_worker_did_it(
 ) -> None:
     active_release()
     publish_entry("coins")
-    page = sign_in(Role.OPERATOR)
+    page = sign_in(Role.ADMIN)
     page.goto(CONTROLS)
     judged_by = page.locator(".control", has=page.get_by_role("heading", name="Judged by"))
     ask(judged_by, "Degrade to lists")
@@ -158,7 +158,7 @@ def test_list_of_what_an_outage_changed_is_accessible_and_fits(
         message = MessageFactory(text=text)
         VerdictFactory(message=message, label="ok", action="allow")
         VerdictFactory(message=message, release=rules_release(), source=Source.FALLBACK)
-    page = sign_in(Role.OPERATOR, color_scheme=theme, viewport=size)
+    page = sign_in(Role.MODERATOR, color_scheme=theme, viewport=size)
     page.goto(FALLBACK)
     expect(page.get_by_role("row")).to_have_count(4)
     assert_accessible(page)

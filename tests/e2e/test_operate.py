@@ -68,7 +68,7 @@ def link(page: Page) -> Any:
 def test_messages_sent_over_rest_appear_judged_without_a_reload(
     own_site: str, pipeline: Processes, sign_in: SignIn
 ) -> None:
-    page = sign_in(Role.OPERATOR)
+    page = sign_in(Role.MODERATOR)
     page.goto("/operate/")
     expect(link(page)).to_contain_text("Live")
     page.evaluate("window.isTheSamePage = true")
@@ -91,7 +91,7 @@ def test_messages_sent_over_rest_appear_judged_without_a_reload(
 def test_space_pauses_the_feed_and_it_says_what_came_since(
     own_site: str, pipeline: Processes, sign_in: SignIn
 ) -> None:
-    page = sign_in(Role.OPERATOR)
+    page = sign_in(Role.MODERATOR)
     page.goto("/operate/")
     expect(link(page)).to_contain_text("Live")
     backend = Backend(own_site)
@@ -115,7 +115,7 @@ def test_space_pauses_the_feed_and_it_says_what_came_since(
 def test_filter_holds_for_what_comes_live(
     own_site: str, pipeline: Processes, sign_in: SignIn
 ) -> None:
-    page = sign_in(Role.OPERATOR)
+    page = sign_in(Role.MODERATOR)
     page.goto("/operate/")
     expect(link(page)).to_contain_text("Live")
     page.get_by_label("Label", exact=True).select_option("spam")
@@ -125,6 +125,31 @@ def test_filter_holds_for_what_comes_live(
     expect(row(page, "Free coins")).to_be_visible()
     expect(row(page, LUNCH)).to_have_count(0)
     expect(page.locator("[data-rate]")).to_contain_text("that fit, of a sample of")
+
+
+def test_operators_watch_verdicts_and_are_sent_no_text(
+    own_site: str, pipeline: Processes, sign_in: SignIn
+) -> None:
+    page, reader = sign_in(Role.OPERATOR), sign_in(Role.MODERATOR)
+    heard: list[str] = []
+    page.on("websocket", lambda line: line.on("framereceived", lambda text: heard.append(text)))
+    for each in (page, reader):
+        each.goto("/operate/")
+        expect(link(each)).to_contain_text("Live")
+
+    Backend(own_site).send(FREE_COINS)
+    # Both feeds are filled from one frame.
+    expect(row(reader, "Free coins").locator(".chip")).to_have_attribute("data-label", "spam")
+    mine = page.locator("[data-rows] tr")
+    expect(mine.locator(".chip")).to_have_attribute("data-label", "spam")
+    number = mine.get_attribute("data-id")
+    assert number is not None
+    expect(mine.locator(".text-cell")).to_have_text(number)
+    assert any(number in frame for frame in heard)
+    assert not any("Free coins" in frame for frame in heard)
+    page.reload()
+    expect(mine.locator(".text-cell")).to_have_text(number)
+    assert "Free coins" not in page.content()
 
 
 def test_a_moderator_opens_in_review_what_went_there(

@@ -80,7 +80,7 @@ def test_a_killed_replica_is_seen_to_go_and_to_come_back(
     load: None,
     sign_in: SignIn,
 ) -> None:
-    page = sign_in(Role.OPERATOR)
+    page = sign_in(Role.ADMIN)
     page.goto("/operate/")
     expect(link(page)).to_contain_text("Live")
     for name in ("triton-1", "triton-2"):

@@ -1,5 +1,6 @@
 // The live verdict feed. `live:verdicts` frames bring a sample of the new verdicts as data; the
-// text in it was cut into pieces by the server and goes into the page as text only.
+// text in it was cut into pieces by the server and goes into the page as text only. Who may not read
+// messages gets none, and sees the message's number in its place.
 // Space pauses: rows stay as they are, and the feed says how many came since; a full stop then brings
 // the next frame of those that were held back.
 const ROWS_KEPT = 40;
@@ -97,13 +98,18 @@ class VerdictFeed extends HTMLElement {
       cell("", chip),
       cell("num", score === null ? "" : score.toFixed(2).replace(/^0/, "")),
       cell("muted", this.#word(action)),
-      deleted ? cell("text-cell faint", this.dataset.wordDeleted) : cell("text-cell", foreign(text)),
+      this.#message(id, text, deleted),
       cell("muted group-cell", foreign(group)),
       cell("small faint", this.#word(source)),
       cell("num", milliseconds(ms)),
       cell("", review && this.dataset.reviewUrl ? this.#link(id) : ""),
     );
     return row;
+  }
+
+  #message(id, text, isDeleted) {
+    if (isDeleted) return cell("text-cell faint", this.dataset.wordDeleted);
+    return text ? cell("text-cell", foreign(text)) : cell("text-cell mono faint", id);
   }
 
   #link(id) {
