@@ -185,7 +185,7 @@ def make_figures(samples: Sequence[Sample], *, now: datetime) -> Figures:
         hedges=sum(s.counters.hedges for s in recent),
         shed=sum(s.counters.shed for s in recent),
         rejected=sum(s.counters.rejected for s in recent),
-        retry_budget=_least_budget(recent, now),
+        retry_budget=least_budget(recent, now),
         in_flight_batches=sum(s.gauges.in_flight_batches for s in living(recent, now, "worker")),
         viewers=sum(s.gauges.viewers for s in living(recent, now, "web")),
         web_processes=len(living(recent, now, "web")),
@@ -201,7 +201,8 @@ def living(samples: Sequence[Sample], now: datetime, role: str) -> list[Sample]:
     return [s for s in newest if s.role == role and now - s.at <= HEARTBEAT_LOST_AFTER]
 
 
-def _least_budget(samples: Sequence[Sample], now: datetime) -> float | None:
+def least_budget(samples: Sequence[Sample], now: datetime) -> float | None:
+    """Second attempts that the worker with the fewest may still make; None without a worker."""
     budgets = [s.gauges.retry_budget for s in living(samples, now, "worker")]
     return min((budget for budget in budgets if budget is not None), default=None)
 

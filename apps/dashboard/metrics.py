@@ -5,7 +5,7 @@ kinds, stages, states, and the names that operators gave to replicas.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,8 +16,11 @@ from prometheus_client.registry import Collector
 
 from apps.dashboard.figures import (
     RATE_WINDOW_S,
+    SERVER_LOADS,
     ReplicaRow,
     WorkerRow,
+    least_budget,
+    living,
     replica_rows,
     worker_rows,
 )
@@ -46,18 +49,28 @@ class Scrape:
 
     totals: Totals
     backlog: Backlog
-    replicas: Iterable[ReplicaRow]
-    workers: Iterable[WorkerRow]
+    replicas: Sequence[ReplicaRow]
+    workers: Sequence[WorkerRow]
+    web_processes: int
+    viewers: int
+    batches_in_flight: int
+    # None while no worker lives.
+    retry_budget: float | None
 
 
 def read_scrape(*, now: datetime) -> Scrape:
     """Read it anew: scrapes are seconds apart."""
     recent = read_samples(now - timedelta(seconds=RATE_WINDOW_S))
+    web = living(recent, now, "web")
     return Scrape(
         totals=read_totals(),
         backlog=read_backlog(now=now),
         replicas=replica_rows(recent, now=now),
         workers=worker_rows(recent, now=now),
+        web_processes=len(web),
+        viewers=sum(sample.gauges.viewers for sample in web),
+        batches_in_flight=sum(s.gauges.in_flight_batches for s in living(recent, now, "worker")),
+        retry_budget=least_budget(recent, now),
     )
 
 
@@ -77,8 +90,9 @@ class _Collected(Collector):
         yield _stage_seconds(self._scrape.totals.measured.sketches)
         yield _batch_messages(self._scrape.totals)
         yield from _backlog(self._scrape.backlog)
-        yield from _workers(list(self._scrape.workers))
-        yield from _replicas(list(self._scrape.replicas))
+        yield from _workers(self._scrape)
+        yield from _web(self._scrape)
+        yield from _replicas(self._scrape.replicas)
 
 
 def _counter(name: str, text: str, value: int) -> Metric:
@@ -111,6 +125,9 @@ def _counters(totals: Totals) -> Iterator[Metric]:
     yield _counter("claims_fenced", "Chunks whose lease had run out", counts["fenced"])
     yield _counter("chunks_released", "Chunks put back unjudged", counts["released"])
     yield _counter("inference_retries", "Further attempts on Triton", counts["retries"])
+    yield _counter("inference_hedges", "Attempts beside one that was slow", counts["hedges"])
+    yield _counter("calls_shed", "Calls that the worker's own limit refused", counts["shed"])
+    yield _counter("calls_rejected", "Calls that Triton's queue refused", counts["rejected"])
 
 
 def _stage_seconds(sketches: Mapping[str, LatencySketch]) -> Metric:
@@ -148,25 +165,41 @@ def _backlog(backlog: Backlog) -> Iterator[Metric]:
     )
 
 
-def _workers(workers: list[WorkerRow]) -> Iterator[Metric]:
-    states = Counter(worker.state for worker in workers)
+def _workers(scrape: Scrape) -> Iterator[Metric]:
+    states = Counter(worker.state for worker in scrape.workers)
     family = GaugeMetricFamily(f"{PREFIX}_workers", "Scoring processes by state", labels=["state"])
     for state in WORKER_STATES:
         family.add_metric([state], states[state])
     yield family
-    in_flight = sum(w.in_flight_messages for w in workers if w.state != "gone")
+    in_flight = sum(w.in_flight_messages for w in scrape.workers if w.state != "gone")
     yield _gauge("messages_in_flight", "Messages in calls to Triton", in_flight)
+    yield _gauge("batches_in_flight", "Batches in calls to Triton", scrape.batches_in_flight)
+    if scrape.retry_budget is not None:
+        text = "Second attempts that the worker with the fewest may still make at once"
+        yield _gauge("retry_budget", text, scrape.retry_budget)
 
 
-def _replicas(replicas: list[ReplicaRow]) -> Iterator[Metric]:
+def _web(scrape: Scrape) -> Iterator[Metric]:
+    yield _gauge("web_processes", "Web processes that live", scrape.web_processes)
+    yield _gauge("websocket_viewers", "Browsers on WebSockets, all processes", scrape.viewers)
+
+
+# Names and texts of `figures.SERVER_LOADS`; a server that does not tell has no series.
+_LOAD_NAMES = {
+    "cpu_share": ("replica_cpu_ratio", "Processors of its machine in use, 0 to 1"),
+    "memory_share": ("replica_memory_ratio", "Memory of its machine in use, 0 to 1"),
+    "gpu_share": ("replica_gpu_ratio", "Its GPUs in use, 0 to 1"),
+    "gpu_memory_share": ("replica_gpu_memory_ratio", "Memory of its GPUs in use, 0 to 1"),
+}
+
+
+def _replicas(replicas: Sequence[ReplicaRow]) -> Iterator[Metric]:
     status = _states("replica_state", "1 for the state that the worst-off worker sees")
     breaker = _states("breaker_state", "1 for the state that the worst-off worker's breaker has")
-    in_flight = GaugeMetricFamily(
-        f"{PREFIX}_replica_calls_in_flight", "Calls in flight, all workers", labels=["replica"]
-    )
-    latency = GaugeMetricFamily(
-        f"{PREFIX}_replica_latency_seconds", "Slowest worker's moving average", labels=["replica"]
-    )
+    in_flight = _by_replica("replica_calls_in_flight", "Calls in flight, all workers")
+    latency = _by_replica("replica_latency_seconds", "Slowest worker's moving average")
+    queued = _by_replica("replica_requests_queued", "Requests in Triton's own queue")
+    loads = {name: _by_replica(*_LOAD_NAMES[name]) for name in SERVER_LOADS}
     for replica in replicas:
         for state in ReplicaStatus:
             status.add_metric([replica.name, str(state)], replica.status == state)
@@ -175,7 +208,16 @@ def _replicas(replicas: list[ReplicaRow]) -> Iterator[Metric]:
         in_flight.add_metric([replica.name], replica.in_flight)
         if replica.latency_ms is not None:
             latency.add_metric([replica.name], replica.latency_ms / 1000)
-    yield from (status, breaker, in_flight, latency)
+        if replica.queue_depth is not None:
+            queued.add_metric([replica.name], replica.queue_depth)
+        for name, family in loads.items():
+            if (share := getattr(replica, name)) is not None:
+                family.add_metric([replica.name], share)
+    yield from (status, breaker, in_flight, latency, queued, *loads.values())
+
+
+def _by_replica(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["replica"])
 
 
 def _states(name: str, text: str) -> GaugeMetricFamily:

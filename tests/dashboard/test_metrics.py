@@ -152,6 +152,58 @@ def test_backlog_replicas_breakers_and_workers_are_shown() -> None:
     assert value(series, "messages_in_flight") == 5
 
 
+LOADS = {"cpu_share": 0.5, "memory_share": 0.25, "gpu_share": 0.75, "gpu_memory_share": 0.125}
+
+
+def busy(now: datetime) -> None:
+    """One process of each role, with every figure that there is."""
+    told = replica(queue_depth=12, server_load=LOADS, checked_at_s=1.0)
+    counts = {"hedges": 2, "shed": 3, "rejected": 4, "verdicts": 1, "claimed": 1}
+    gauges = {"retry_budget": 7.5, "in_flight_batches": 2}
+    store(
+        sample(now, "worker-1", replicas=[told], gauges=gauges, total_ms=[1.0], **counts),
+        sample(now, "web-1", role="web", gauges={"viewers": 40}),
+    )
+
+
+def test_second_attempts_and_refusals_are_counted() -> None:
+    now = timezone.now()
+    busy(now)
+    store(sample(now, "worker-2", hedges=1, gauges={"retry_budget": 3.0, "in_flight_batches": 1}))
+    series = scrape(now)
+    assert value(series, "inference_hedges_total") == 3
+    assert value(series, "calls_shed_total") == 3
+    assert value(series, "calls_rejected_total") == 4
+    assert value(series, "retry_budget") == 3
+    assert value(series, "batches_in_flight") == 3
+
+
+def test_viewers_of_all_web_processes_that_live_are_counted() -> None:
+    now = timezone.now()
+    busy(now)
+    gone = now - timedelta(seconds=8)
+    store(sample(now, "web-2", role="web", gauges={"viewers": 2}))
+    store(sample(gone, "web-3", role="web", gauges={"viewers": 500}))
+    series = scrape(now)
+    assert value(series, "websocket_viewers") == 42
+    assert value(series, "web_processes") == 2
+
+
+def test_load_of_each_replicas_machine_is_told_and_nothing_where_it_is_not_known() -> None:
+    now = timezone.now()
+    busy(now)
+    store(sample(now, "worker-2", replicas=[replica("triton-2")]))
+    series = scrape(now)
+    told = {name: value(series, f"replica_{name}_ratio", replica="triton-1") for name in _SHORT}
+    assert told == {name: LOADS[f"{name}_share"] for name in _SHORT}
+    assert value(series, "replica_requests_queued", replica="triton-1") == 12
+    of_other = {name for name, labels in series if ("replica", "triton-2") in labels}
+    assert not any(name.endswith(("_ratio", "_queued")) for name in of_other)
+
+
+_SHORT = ("cpu", "memory", "gpu", "gpu_memory")
+
+
 def test_nothing_of_messages_groups_or_senders_is_told() -> None:
     message = MessageFactory(
         text="sesame-text",
@@ -191,7 +243,7 @@ ADDED = {"instance", "job"}
 @pytest.mark.parametrize("expression", list(expressions()))
 def test_every_expression_in_deploy_finds_its_series(expression: str) -> None:
     now = timezone.now()
-    store(sample(now, replicas=[replica()], verdicts=1, total_ms=[1.0]))
+    busy(now)
     exported = list(scrape(now))
     asked = SELECTOR.findall(expression) or [("up", "")]
     for name, matchers in asked:
@@ -205,9 +257,17 @@ def test_every_expression_in_deploy_finds_its_series(expression: str) -> None:
             assert wanted <= values, f"{name} has no {label} {wanted - values}"
 
 
+def test_every_exported_figure_is_drawn_or_watched() -> None:
+    now = timezone.now()
+    busy(now)
+    families = text_string_to_metric_families(render(read_scrape(now=now)).decode())
+    asked = " ".join(parameter.values[0] for parameter in expressions())
+    assert [family.name for family in families if family.name not in asked] == []
+
+
 def test_every_grouping_label_exists() -> None:
     now = timezone.now()
-    store(sample(now, replicas=[replica()]))
+    busy(now)
     labels = {label for _, pairs in scrape(now) for label, _ in pairs}
     for parameter in expressions():
         for group in re.findall(r"by \(([^)]*)\)", parameter.values[0]):
