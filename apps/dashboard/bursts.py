@@ -9,6 +9,7 @@ from django.db import connection
 
 from apps.chat.models import IDS_PER_CHUNK
 from apps.dashboard.models import InflowSample, OperationalEvent
+from apps.dashboard.standing import BURST, OVER, Kind, standing, tell
 
 # Requests that ran side by side took their ids in another order than their times.
 OVERLAP_IDS = 32 * IDS_PER_CHUNK
@@ -17,8 +18,6 @@ LEAST_PER_S = 50
 LEAST_SHARE = 0.2
 # It is over when less than half of that came in so long.
 CALM_S = 10
-
-BURST, OVER = "burst", "over"
 
 _LATELY = """
 SELECT group_id, count(*) FROM chat_message
@@ -48,9 +47,7 @@ def note_bursts(
 
 
 def _bursting() -> set[int]:
-    newest = OperationalEvent.objects.filter(kind=OperationalEvent.Kind.BURST)
-    newest = newest.order_by("kind", "subject", "-at", "-id").distinct("kind", "subject")
-    return {int(event.subject) for event in newest if event.state == BURST}
+    return {int(event.subject) for event in standing(Kind.BURST)}
 
 
 def _end_those_over(bursting: set[int], last: datetime) -> None:
@@ -62,9 +59,7 @@ def _end_those_over(bursting: set[int], last: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_LATELY, [from_id, since, list(bursting)])
         lately = dict(cursor.fetchall())
-    begun = OperationalEvent.objects.filter(
-        kind=OperationalEvent.Kind.BURST, state=BURST, at__gt=since
-    )
+    begun = OperationalEvent.objects.filter(kind=Kind.BURST, state=BURST, at__gt=since)
     young = {int(event.subject) for event in begun}
     for group_id in bursting - young:
         if lately.get(group_id, 0) < CALM_S * LEAST_PER_S / 2:
@@ -72,10 +67,5 @@ def _end_those_over(bursting: set[int], last: datetime) -> None:
 
 
 def _write(at: datetime, group_id: int, state: str, reason: str) -> None:
-    OperationalEvent.objects.create(
-        at=at,
-        kind=OperationalEvent.Kind.BURST,
-        subject=str(group_id),
-        state=state,
-        reason=reason,
-    )
+    subject = str(group_id)
+    tell([OperationalEvent(at=at, kind=Kind.BURST, subject=subject, state=state, reason=reason)])

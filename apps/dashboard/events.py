@@ -22,7 +22,6 @@ from django.utils.translation import gettext_lazy
 from apps.audit.models import AuditEvent
 from apps.chat.models import Group
 from apps.core.templatetags.hostile import marked_plain
-from apps.dashboard.bursts import BURST, OVER
 from apps.dashboard.controls import wish_word
 from apps.dashboard.courses import CALM, Step, breaker_steps
 from apps.dashboard.feed import MOST_NAME_CHARACTERS
@@ -31,13 +30,22 @@ from apps.dashboard.heartbeat import ROLE as WEB_ROLE
 from apps.dashboard.models import OperationalEvent
 from apps.dashboard.presenting import BREAKER_WORDS, STATUS_WORDS
 from apps.dashboard.reasons import reason_words
+from apps.dashboard.standing import (
+    BURST,
+    DEPLOYED,
+    LEFT,
+    OVER,
+    STARTED,
+    STOPPED,
+    Kind,
+    standing,
+    tell,
+)
 from apps.scoring.samples import HEARTBEAT_LOST_AFTER, Sample, read_samples
 
 KEPT_FOR = timedelta(days=31)
 MOST_EVENTS = 500
-Kind = OperationalEvent.Kind
 Thing = tuple[str, str]
-STARTED, STOPPED, LEFT, DEPLOYED = "started", "stopped", "left", "deployed"
 _PROCESSES = {Kind.WORKER, Kind.WEB}
 _LOCK = 0x6576656E7473
 
@@ -82,8 +90,8 @@ def record_events(*, now: datetime) -> int:
     ]
     changed += _breakers(breaker_steps(recent, now=now, since=since), last, now)
     changed += _deployed(recent, now)
-    OperationalEvent.objects.bulk_create(changed)
-    OperationalEvent.objects.filter(at__lt=now - KEPT_FOR).delete()
+    tell(changed)
+    OperationalEvent.objects.filter(at__lt=now - KEPT_FOR, is_standing=False).delete()
     return len(changed)
 
 
@@ -91,9 +99,8 @@ LastEvents = dict[Thing, OperationalEvent]
 
 
 def _last_events() -> LastEvents:
-    newest = OperationalEvent.objects.exclude(kind__in=(Kind.BURST, Kind.DEPLOY))
-    newest = newest.order_by("kind", "subject", "-at", "-id").distinct("kind", "subject")
-    return {(event.kind, event.subject): event for event in newest}
+    known = standing(Kind.BREAKER, Kind.REPLICA, Kind.WORKER, Kind.WEB)
+    return {(event.kind, event.subject): event for event in known}
 
 
 def _seen(
@@ -149,8 +156,7 @@ def _deployed(recent: Sequence[Sample], now: datetime) -> Iterator[OperationalEv
     if not begun:
         return
     version = max(begun)[1][:64]
-    told = OperationalEvent.objects.filter(kind=Kind.DEPLOY).order_by("-at", "-id").first()
-    if told is None or told.subject != version:
+    if version not in {event.subject for event in standing(Kind.DEPLOY)}:
         yield OperationalEvent(at=now, kind=Kind.DEPLOY, subject=version, state=DEPLOYED)
 
 

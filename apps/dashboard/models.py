@@ -78,11 +78,17 @@ class OperationalEvent(models.Model):
     subject = models.CharField(max_length=64)
     state = models.CharField(max_length=16)
     reason = models.CharField(max_length=200, blank=True)
+    # Whether it is the last that was said of its thing, and holds (`standing.py`).
+    is_standing = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         indexes = [
             # A window of the time line.
             models.Index(fields=["at"], name="operational_event_by_time"),
             # What was last known of one thing.
-            models.Index(fields=["kind", "subject", "-at"], name="operational_event_latest"),
+            models.Index(
+                fields=["kind", "subject"],
+                condition=models.Q(is_standing=True),
+                name="operational_event_standing",
+            ),
         ]

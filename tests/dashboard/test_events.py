@@ -19,6 +19,7 @@ from apps.audit.models import ActorKind
 from apps.audit.services import Actor, record
 from apps.dashboard.events import KEPT_FOR, read_events, record_events
 from apps.dashboard.models import OperationalEvent
+from apps.dashboard.standing import standing
 from tests.dashboard.samples import replica, sample, store
 from tests.factories import UserFactory
 
@@ -139,10 +140,35 @@ class TestWriting:
         run(30, web_0="1.0")
         assert written("deploy") == [(v, "deployed") for v in ("1.0", "1.1", "1.0")]
 
-    def test_old_events_go(self) -> None:
+    def test_old_events_go_and_what_still_holds_stays(self) -> None:
         look(0, "open")
-        record_events(now=at(0) + KEPT_FOR + timedelta(seconds=1))
-        assert written("breaker") == []
+        look(1, "closed")
+        record_events(now=at(1) + KEPT_FOR + timedelta(seconds=1))
+        assert written("breaker") == [("triton-1", "closed")]
+        assert ("worker-0", "started") not in written("worker")
+
+    def test_a_process_that_lives_for_months_is_told_to_start_once(self) -> None:
+        look(0, "closed")
+        later = KEPT_FOR.total_seconds() + 1
+        OperationalEvent.objects.update(at=at(-1))
+        for seconds in (later, later + 1):
+            look(seconds, "closed")
+        assert written("worker") == [("worker-0", "started")]
+
+    def test_looking_costs_the_same_however_many_processes_came_and_went(
+        self, django_assert_num_queries: Callable[[int], Any]
+    ) -> None:
+        for number in range(50):
+            gone = sample(at(number * 10), f"worker-of-before-{number}", replicas=[replica()])
+            store(gone)
+            record_events(now=gone.at)
+        record_events(now=at(600))
+        look(601, "closed")
+        assert len(written("worker")) == 101
+        known = {(event.kind, event.subject) for event in standing(*OperationalEvent.Kind)}
+        assert known == {("worker", "worker-0"), ("replica", "triton-1")}
+        with django_assert_num_queries(6):
+            record_events(now=at(602))
 
 
 @pytest.mark.django_db(transaction=True)
