@@ -2,19 +2,23 @@
 
 It may be made before a fork and used on both sides of it. gRPC itself does not survive a fork in
 use (a child of a busy parent hangs and its deadlines are not honoured; one of an idle grpc.aio
-parent crashes), so just before a fork the face waits for its calls, closes everything and stops
-its thread; afterwards each process opens its own on its first call.
+parent crashes), so just before a fork the face waits for its calls, closes everything, stops its
+thread and waits for gRPC's; afterwards each process opens its own on its first call.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import threading
+import time
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from inference.breaker import BreakerState
@@ -39,6 +43,10 @@ T = TypeVar("T")
 
 # A fork waits this long for calls in flight; longer ones end with the parent's connections.
 FORK_PATIENCE_S = 5.0
+# gRPC ends its threads some milliseconds after its last channel. A child made before that inherits
+# an engine without threads, and its first channel waits for them for ever.
+GRPC_PATIENCE_S = 1.0
+GRPC_THREADS = {"event_engine", "lifeguard", "grpc_global_tim"}
 # What a closed client's calls get to tell their callers so.
 FINISH_WITHIN_S = 1.0
 
@@ -258,11 +266,15 @@ class ModerationClient:
 
     # ------------------------------------------------------------ fork
 
-    def before_fork(self) -> None:
-        """Wait for the calls, close, and hold back new ones until ``after_fork``."""
+    def before_fork(self) -> bool:
+        """Wait for the calls, close, and hold back new ones until ``after_fork``.
+
+        Returns:
+            Whether there was anything to close.
+        """
         if self._running is not None and self._running.is_own_thread():
             log.warning("a fork on the inference loop's own thread: the child must not call it")
-            return
+            return False
         with self._lock:
             self._is_forking = True
             if not self._idle.wait_for(lambda: not self._calls, timeout=FORK_PATIENCE_S):
@@ -270,6 +282,7 @@ class ModerationClient:
             running, self._running = self._running, None
         if running is not None:
             running.stop()
+        return running is not None
 
     def after_fork(self) -> None:
         self._is_forking = False
@@ -288,8 +301,26 @@ _faces: weakref.WeakSet[ModerationClient] = weakref.WeakSet()
 
 
 def _before_fork() -> None:
-    for face in list(_faces):
-        face.before_fork()
+    closed = [face.before_fork() for face in list(_faces)]
+    if any(closed):
+        _await_grpc_threads()
+
+
+def _await_grpc_threads() -> None:
+    """Until gRPC's last thread is gone; where threads have no names (not Linux), no wait."""
+    give_up_at_s = time.monotonic() + GRPC_PATIENCE_S
+    while GRPC_THREADS.intersection(_thread_names()):
+        if time.monotonic() > give_up_at_s:
+            log.warning("a fork while somebody else in this process uses gRPC")
+            return
+        gc.collect()  # a channel may wait in a cycle of an exception's frames
+        time.sleep(0.001)
+
+
+def _thread_names() -> Iterator[str]:
+    for comm in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # it ended between the listing and the reading
+            yield comm.read_text().strip()
 
 
 def _after_fork_in_parent() -> None:

@@ -79,3 +79,41 @@ def test_parent_and_children_are_answered_after_a_fork(
     )
     assert done.returncode == 0, done.stderr
     assert "all answered" in done.stdout
+
+
+# Hooks of before a fork run in the reverse order of their registration: this one is the last.
+THREADS_SCRIPT = """
+import os, sys
+from pathlib import Path
+looks = []
+def look():
+    looks.append({path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")})
+os.register_at_fork(before=look)
+from inference import ClientConfig, Deadline, ModerationClient, ReplicaConfig
+
+client = ModerationClient(ClientConfig([ReplicaConfig("a", grpc=sys.argv[1])]))
+for _ in range(30):
+    client.classify(["spam"], deadline=Deadline.after(2.0))
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+assert len(looks) == 30
+left = {name for name in set().union(*looks) if name.startswith(("event_eng", "grpc", "lifeg"))}
+assert not left, left
+client.close()
+print("none left")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads have names on Linux only")
+def test_no_thread_of_grpc_is_there_when_the_process_forks(pair: list[ReplicaConfig]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS_SCRIPT, pair[0].grpc],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=False,
+    )
+    assert "none left" in done.stdout, done.stderr
