@@ -21,10 +21,10 @@ import asyncio
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterable, Sized
+from collections.abc import Sized
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from itertools import count, islice
+from itertools import count
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -73,20 +73,21 @@ class Batch(Generic[Item]):
     overdue_s: float  # from then on it holds up nobody
     outstanding: int  # calls, when it left
     limit: int  # the pacing's, then
-    waits_s: list[float] = field(init=False)  # of each call, until the batch left
+    waits_ms: list[float] = field(init=False)  # of each call, until the batch left
     # The latest of its calls': a hasty one must not end the call of the others.
     deadline_s: float = field(init=False)
     next_deadline_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.waits_s = [self.sent_s - waiter.arrived_s for waiter in self.waiters]
-        deadlines_s = [waiter.deadline_s for waiter in self.waiters]
+        sent_s = self.sent_s
+        self.waits_ms = [(sent_s - waiter.arrived_s) * 1000 for waiter in self.waiters]
+        deadlines_s = {waiter.deadline_s for waiter in self.waiters}  # a set: often there is one
         self.deadline_s = max(deadlines_s)
         self.next_deadline_s = min(deadlines_s)
 
     def mean_age_s(self, now_s: float) -> float:
         """How long ago its calls arrived."""
-        return now_s - self.sent_s + sum(self.waits_s) / len(self.waits_s)
+        return now_s - self.sent_s + sum(self.waits_ms) / len(self.waits_ms) / 1000
 
     def take_expired(self, now_s: float) -> list[Waiter[Item]]:
         if self.next_deadline_s > now_s:
@@ -102,6 +103,49 @@ class Batch(Generic[Item]):
         return expired
 
 
+_length = attrgetter("length")
+
+
+class _Deadlines(Generic[Item]):
+    """Which of the calls that wait has the earliest deadline.
+
+    Most callers allow the same time, so that each deadline is later than the one before: those
+    need no more than a queue, a tenth of a heap's price. Only the hastier ones go to a heap.
+    """
+
+    def __init__(self) -> None:
+        self._in_order: deque[Waiter[Item]] = deque()
+        self._hasty: list[tuple[float, int, Waiter[Item]]] = []
+        self._order = count()  # of two at the same instant: waiters cannot be compared
+
+    def __len__(self) -> int:
+        return len(self._in_order) + len(self._hasty)
+
+    def add(self, waiter: Waiter[Item]) -> None:
+        in_order = self._in_order
+        if not in_order or in_order[-1].deadline_s <= waiter.deadline_s:
+            in_order.append(waiter)
+        else:
+            heapq.heappush(self._hasty, (waiter.deadline_s, next(self._order), waiter))
+
+    def first(self) -> Waiter[Item] | None:
+        """The one whose time ends first; those that no longer wait are forgotten on the way."""
+        in_order, hasty = self._in_order, self._hasty
+        while in_order and in_order[0].state is not QUEUED:
+            in_order.popleft()
+        while hasty and hasty[0][2].state is not QUEUED:
+            heapq.heappop(hasty)
+        if hasty and (not in_order or hasty[0][0] < in_order[0].deadline_s):
+            return hasty[0][2]
+        return in_order[0] if in_order else None
+
+    def sweep(self) -> None:
+        """Forget all that no longer wait."""
+        self._in_order = deque(filter(_is_queued, self._in_order))
+        self._hasty = [entry for entry in self._hasty if _is_queued(entry[2])]
+        heapq.heapify(self._hasty)
+
+
 class BatchPolicy(Generic[Item]):
     """Who leaves when. Every method that needs the time is told it (seconds, monotonic)."""
 
@@ -114,8 +158,7 @@ class BatchPolicy(Generic[Item]):
         # sorting the whole queue again each time would let a long text starve.
         self._round: deque[Waiter[Item]] = deque()
         self._round_arrived_s = math.inf
-        self._deadlines: list[tuple[float, int, Waiter[Item]]] = []
-        self._order = count()
+        self._deadlines: _Deadlines[Item] = _Deadlines()
         self._in_flight: dict[int, Batch[Item]] = {}
         self._items_in_flight = 0
         self._is_closing = False
@@ -153,16 +196,14 @@ class BatchPolicy(Generic[Item]):
         self.queued += 1
         self._queue.append(waiter)
         if waiter.deadline_s < math.inf:
-            heapq.heappush(self._deadlines, (waiter.deadline_s, next(self._order), waiter))
-            self._sweep_if_worthwhile(len(self._deadlines))
+            self._deadlines.add(waiter)
 
-    def _sweep_if_worthwhile(self, kept: int) -> None:
+    def _sweep_if_worthwhile(self) -> None:
         """Behind one patient call, thousands that gave up would otherwise pile up."""
-        if kept <= 2 * self.queued + _GONE_KEPT:
+        if max(len(self._queue), len(self._deadlines)) <= 2 * self.queued + _GONE_KEPT:
             return
         self._queue = deque(filter(_is_queued, self._queue))
-        self._deadlines = [entry for entry in self._deadlines if _is_queued(entry[2])]
-        heapq.heapify(self._deadlines)
+        self._deadlines.sweep()
 
     def _backlog_ms(self) -> float:
         """How long until what waits now will have left."""
@@ -175,7 +216,7 @@ class BatchPolicy(Generic[Item]):
         was_queued, waiter.state = waiter.state is QUEUED, DONE
         if was_queued:
             self.queued -= 1
-            self._sweep_if_worthwhile(len(self._queue))
+            self._sweep_if_worthwhile()
 
     def close(self) -> None:
         """Take no more; let what waits leave without waiting for company."""
@@ -193,8 +234,7 @@ class BatchPolicy(Generic[Item]):
     def expire(self, now_s: float) -> list[Waiter[Item]]:
         """The calls whose deadline has passed, queued or in flight; each is returned once."""
         expired = []
-        while (deadline_s := self._earliest_deadline_s()) <= now_s and deadline_s < math.inf:
-            waiter = heapq.heappop(self._deadlines)[2]
+        while (waiter := self._deadlines.first()) is not None and waiter.deadline_s <= now_s:
             self.withdraw(waiter)
             expired.append(waiter)
         for batch in self._in_flight.values():
@@ -203,9 +243,8 @@ class BatchPolicy(Generic[Item]):
 
     def _earliest_deadline_s(self) -> float:
         """Of the calls that wait."""
-        while self._deadlines and not _is_queued(self._deadlines[0][2]):
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else math.inf
+        waiter = self._deadlines.first()
+        return math.inf if waiter is None else waiter.deadline_s
 
     def next_batch(self, now_s: float, *, only_full: bool = False) -> Batch[Item] | None:
         """The batch that must leave now, if there is one. Call until it gives None.
@@ -284,30 +323,24 @@ class BatchPolicy(Generic[Item]):
         return self._earliest_deadline_s() - self.pacing.expected_s(self.queued)
 
     def _take(self, size: int) -> list[Waiter[Item]]:
-        taken = self._take_from(self._round, size)
-        if len(taken) < size:
-            if not taken and self.queued > size:
-                self._start_round(size)
-                taken = self._take_from(self._round, size)
-            else:
-                taken += self._take_from(self._queue, size - len(taken))
-                taken.sort(key=_length)
-        return taken
-
-    def _take_from(self, source: deque[Waiter[Item]], size: int) -> list[Waiter[Item]]:
-        taken: list[Waiter[Item]] = []
-        while source and len(taken) < size:
-            waiter = source.popleft()
-            if waiter.state is QUEUED:
-                waiter.state = SENT
-                taken.append(waiter)
+        taken = _pop_waiting(self._round, size)
+        if not taken and self.queued > size:
+            self._start_round(size)
+            taken = _pop_waiting(self._round, size)
+        elif len(taken) < size:
+            taken += _pop_waiting(self._queue, size - len(taken))
+            taken.sort(key=_length)
+        for waiter in taken:
+            waiter.state = SENT
         self.queued -= len(taken)
+        self._sweep_if_worthwhile()
         return taken
 
     def _start_round(self, size: int) -> None:
         self._round_arrived_s = self._oldest_arrived_s()
-        live = filter(_is_queued, _drain(self._queue))
-        self._round.extend(sorted(islice(live, size * self._config.sorted_batches), key=_length))
+        next_ones = _pop_waiting(self._queue, size * self._config.sorted_batches)
+        next_ones.sort(key=_length)
+        self._round.extend(next_ones)
 
     def wake_s(self, now_s: float) -> float:
         """When to look again if nothing else happens: a wait or a deadline ends. May be inf."""
@@ -344,13 +377,14 @@ class BatchPolicy(Generic[Item]):
         self._items_in_flight -= len(batch.waiters)
 
 
-_length = attrgetter("length")
-
-
 def _is_queued(waiter: Waiter[Item]) -> bool:
     return waiter.state is QUEUED
 
 
-def _drain(waiters: deque[Waiter[Item]]) -> Iterable[Waiter[Item]]:
-    while waiters:
-        yield waiters.popleft()
+def _pop_waiting(source: deque[Waiter[Item]], most: int) -> list[Waiter[Item]]:
+    """The oldest that still wait; those that have gone are dropped on the way."""
+    waiting: list[Waiter[Item]] = []
+    while source and len(waiting) < most:
+        oldest = [source.popleft() for _ in range(min(most - len(waiting), len(source)))]
+        waiting += [waiter for waiter in oldest if waiter.state is QUEUED]
+    return waiting

@@ -109,7 +109,10 @@ class Collector(Generic[Item, Result]):
             ClientClosedError: the collector is closed.
             Exception: whatever `send` raised, or returned for this item.
         """
-        future: asyncio.Future[Result] = self._look_soon().create_future()
+        loop = self._loop
+        if loop is None or not self._is_look_planned:
+            loop = self._look_soon()
+        future: asyncio.Future[Result] = loop.create_future()
         deadline_s = math.inf if deadline is None else deadline.at_s
         waiter = Waiter(item, self._length(item), time.monotonic(), deadline_s, future)
         try:
@@ -198,8 +201,7 @@ class Collector(Generic[Item, Result]):
             self._policy.succeeded(batch, now_s)
             # What is full already need not wait for the callers below to run.
             self._send_due(now_s, only_full=True)
-            for waiter, result in zip(batch.waiters, results, strict=True):
-                _answer(waiter, result)
+            _answer(batch, results)
             self._look_soon()
 
     def _settle(self, batch: Batch[Item], error: Exception) -> None:
@@ -212,14 +214,14 @@ class Collector(Generic[Item, Result]):
     def _tell(self, batch: Batch[Item]) -> None:
         size = len(batch.waiters)
         if self._stats is not None:
-            self._stats.record_many(Stage.QUEUE, [wait_s * 1000 for wait_s in batch.waits_s])
+            self._stats.record_many(Stage.QUEUE, batch.waits_ms)
             self._stats.count("collector_calls", size)
             self._stats.count("collector_batches")
         if self._on_batch is not None:
             self._on_batch(
                 BatchEvent(
                     size=size,
-                    wait_ms=max(batch.waits_s) * 1000,
+                    wait_ms=max(batch.waits_ms),
                     reason=batch.reason,
                     in_flight=self._policy.in_flight,
                     queued=self._policy.queued,
@@ -256,13 +258,17 @@ class Collector(Generic[Item, Result]):
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _answer(waiter: Waiter[Item], result: object) -> None:
-    if isinstance(result, BaseException):
-        _fail(waiter, result)
-        return
-    waiter.state = DONE
-    if waiter.ticket is not None and not waiter.ticket.done():
-        waiter.ticket.set_result(result)
+def _answer(batch: Batch[Item], results: Sequence[object]) -> None:
+    """Once for each call of a batch, so nothing here is a call of its own that need not be."""
+    for waiter, result in zip(batch.waiters, results, strict=True):
+        ticket = waiter.ticket
+        if ticket is None or ticket.done():
+            continue  # cancelled, or out of time
+        waiter.state = DONE
+        if isinstance(result, BaseException):
+            ticket.set_exception(result)
+        else:
+            ticket.set_result(result)
 
 
 def _fail(waiter: Waiter[Item], error: BaseException) -> None:
