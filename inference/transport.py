@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, cast
 
 import grpc
 import grpc.aio
-import numpy as np
 from tritonclient.grpc import service_pb2 as pb
 
 from inference.config import ModelRef, PoolConfig, TlsConfig
@@ -65,8 +64,11 @@ __all__ = [
 ]
 
 SERVICE = "/inference.GRPCInferenceService/"
-FEW_BYTES = 128 * 16
 _SCORES = struct.Struct("<4f")
+# The highest byte of a little-endian float, sign and most of the exponent: all but the two values
+# it has from 2**127 on, infinities and NaN among them. One pass over bytes, where NumPy's three
+# calls or a sum over the floats take five to ten times as long.
+_BELOW_1E38 = bytes(set(range(256)) - {0x7F, 0xFF})
 
 
 # ---------------------------------------------------------------- requests and answers
@@ -167,10 +169,8 @@ def decode_classifications(response: Any, request_id: str, count: int) -> list[C
 
 
 def _are_finite(scores: bytes) -> bool:
-    if len(scores) <= FEW_BYTES:
-        # NaN and infinities survive a sum; NumPy's three calls cost more than a few additions.
-        return math.isfinite(sum(memoryview(scores).cast("f")))
-    return bool(np.isfinite(np.frombuffer(scores, dtype="<f4")).all())
+    """False when one of the floats is not finite, or so large that a closer look does no harm."""
+    return not scores[3::4].translate(None, _BELOW_1E38)
 
 
 def _refuse_not_finite(classifications: list[Classification]) -> list[Classification]:

@@ -125,20 +125,26 @@ def join_texts(texts: Sequence[str | bytes]) -> bytes:
     Raises:
         InvalidRequestError: for a text with a lone surrogate.
     """
+    encoded = _encode(texts)
+    parts = [b""] * (2 * len(encoded))
+    # Packing each length anew takes longer than all the rest: 62 us against 27 for 256 texts.
     try:
-        encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+        parts[::2] = map(_PREFIXES.__getitem__, map(len, encoded))
+    except IndexError:
+        parts[::2] = map(_LENGTH.pack, map(len, encoded))
+    parts[1::2] = encoded
+    return b"".join(parts)
+
+
+def _encode(texts: Sequence[str | bytes]) -> list[bytes]:
+    try:
+        try:
+            return list(map(str.encode, texts))  # type: ignore[arg-type]  # as they nearly always are
+        except TypeError:
+            return [text.encode() if isinstance(text, str) else text for text in texts]
     except UnicodeEncodeError as error:
         # The chained error would carry the text itself.
         raise InvalidRequestError(f"text is not valid Unicode at {error.start}") from None
-    lengths = list(map(len, encoded))
-    parts = [b""] * (2 * len(encoded))
-    # Packing each length anew takes longer than all the rest: 62 us against 27 for 256 texts.
-    if max(lengths, default=0) < len(_PREFIXES):
-        parts[::2] = [_PREFIXES[length] for length in lengths]
-    else:
-        parts[::2] = map(_LENGTH.pack, lengths)
-    parts[1::2] = encoded
-    return b"".join(parts)
 
 
 def _split_texts(name: str, raw: bytes) -> Iterator[bytes]:

@@ -190,6 +190,25 @@ def test_a_wrong_answer_is_refused(response: pb.ModelInferResponse, count: int) 
         decode_classifications(response, "7", count)
 
 
+@given(st.lists(st.binary(min_size=16, max_size=16), min_size=2, max_size=6))
+def test_each_row_that_is_not_finite_is_refused_and_no_other(rows: list[bytes]) -> None:
+    """Whatever 16 bytes a server may send for a row of scores."""
+    rows = [*rows, b"\0" * 16]
+    response = answer(scores=b"".join(rows), undone=b"\0" * 4 * len(rows))
+    judged = decode_classifications(response, "7", len(rows))
+    are_finite = [bool(np.isfinite(np.frombuffer(row, "<f4")).all()) for row in rows]
+    assert [row.error is None for row in judged] == are_finite
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", range(4))
+def test_a_score_that_is_no_number_costs_its_row_only(bad: float, place: int) -> None:
+    scores = np.full((2, 4), 0.25, dtype="<f4")
+    scores[1, place] = bad
+    judged = decode_classifications(answer(scores=scores.tobytes()), "7", 2)
+    assert [row.error is None for row in judged] == [True, False]
+
+
 @pytest.mark.parametrize(
     "wrong", [with_wrong_id, with_rows(3), with_rows(1)], ids=["another id", "more", "fewer"]
 )
