@@ -10,11 +10,11 @@ from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from apps.policies.models import Action, Label
+from apps.review.conversation import CONTEXT_MOST
 from apps.review.models import Cause, Decision, Language, Reason, SavedView
 from apps.review.models.appeals import APPEAL_MOST_CHARS
 from apps.review.models.wellbeing import BREAK_AFTER_MIN, BREAK_AFTER_SEVERE
 from apps.review.queue import QueueFilters
-from apps.review.selectors import CONTEXT_MOST
 from apps.review.services.decisions import Choice
 from apps.review.services.wellbeing import Care
 

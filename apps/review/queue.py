@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -61,6 +63,49 @@ def waiting(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
     return items
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Conditions on `review_reviewitem AS item`, for statements written by hand.
+
+    `sql` is made of words of ours alone; what people wrote is among the parameters.
+    """
+
+    sql: str
+    parameters: Mapping[str, Any]
+
+    def narrowed(self, sql: str, **parameters: Any) -> Part:
+        return Part(f"{self.sql} AND {sql}", {**self.parameters, **parameters})
+
+
+def part_of(user: User, filters: QueueFilters) -> Part:
+    """The same items as `waiting`."""
+    conditions = ["item.state = 'open'", "item.barred_id IS DISTINCT FROM %(user)s"]
+    if not may(user, Permission.REVIEW_LEAD):
+        conditions.append("item.escalated_by_id IS NULL")
+    if filters.label is not None:
+        conditions.append("item.label = %(label)s")
+    if filters.cause == Cause.UNDETERMINED:
+        conditions.append("item.label IS NULL")
+    elif filters.cause is not None:
+        conditions.append("item.cause = %(cause)s")
+    if filters.group_id is not None:
+        conditions.append("item.group_id = %(group)s")
+    if filters.language is not None:
+        conditions.append("item.language = %(language)s")
+    wanted = asked(filters.text)
+    if wanted:
+        conditions.append("item.grams @> %(grams)s::int[]")
+    parameters = {
+        "user": user.pk,
+        "label": filters.label,
+        "cause": filters.cause,
+        "group": filters.group_id,
+        "language": filters.language,
+        "grams": wanted,
+    }
+    return Part(" AND ".join(conditions), parameters)
+
+
 def in_order(items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
     """Most urgent first, oldest first among equals."""
     return items.order_by("-rank", "message_id")
@@ -79,3 +124,29 @@ def free(items: QuerySet[ReviewItem], user: User, now: datetime) -> QuerySet[Rev
         .exclude(Exists(skips.filter(item=OuterRef("pk"))))
         .filter(Q(wave__isnull=True) | ~taken & ~skipped)
     )
+
+
+_IS_FREE = """
+(item.lease_until IS NULL OR item.lease_until <= %(now)s)
+AND NOT EXISTS (
+  SELECT FROM review_skip AS skip
+  WHERE skip.moderator_id = %(user)s AND skip.until > %(now)s AND skip.item_id = item.message_id
+)
+AND (item.wave_id IS NULL OR (
+  item.wave_id NOT IN (
+    SELECT wave_id FROM review_reviewitem
+    WHERE state = 'open' AND leased_by_id IS NOT NULL AND lease_until > %(now)s
+    AND wave_id IS NOT NULL
+  )
+  AND item.wave_id NOT IN (
+    SELECT skipped.wave_id FROM review_skip AS skip
+    JOIN review_reviewitem AS skipped ON skipped.message_id = skip.item_id
+    WHERE skip.moderator_id = %(user)s AND skip.until > %(now)s AND skipped.wave_id IS NOT NULL
+  )
+))
+"""
+
+
+def free_part(part: Part, user: User, now: datetime) -> Part:
+    """The same items of `part` as `free`."""
+    return part.narrowed(_IS_FREE, user=user.pk, now=now)

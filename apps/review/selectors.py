@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
-from django.db.models.functions import Left
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.accounts.permissions import Permission, may
-from apps.chat.models import NEWEST_OF_SENDER, Group, Message, Sender
-from apps.policies.models import Action, Label, Threshold
+from apps.chat.models import Message
+from apps.policies.models import Action, Label
+from apps.review.conversation import (
+    Conversation,
+    SeenMessage,
+    around,
+    around_and_history,
+    conversation_of,
+)
 from apps.review.keys import merged
 from apps.review.models import (
     Appeal,
@@ -22,176 +26,19 @@ from apps.review.models import (
     CheckAnswer,
     Decision,
     KeyMap,
-    QueueFlow,
-    QueueTally,
     Report,
     ReviewItem,
     ReviewState,
-    SavedView,
     Skip,
-    Strike,
 )
-from apps.review.queue import QueueFilters, in_order, waiting
 from apps.review.ranking import level
-from apps.review.trust import LAST_MESSAGES, Fate, Trust, trust_of
-from apps.review.wave_facts import WaveCard, WaveFacts, facts_of, one_a_wave, wave_card
+from apps.review.sender_facts import SenderFacts, sender_facts
+from apps.review.statements import fetch_rows
+from apps.review.wave_facts import WaveCard, wave_card
 from apps.scoring.models import Verdict
 
-QUEUE_ROWS = 50
-ROW_CHARS = 160
-# Counting further would cost more than the number tells; the page says "1,000+".
-FOUND_MOST = 1000
-# The groups with the most open items are offered as a filter; others are reached by the address.
-GROUPS_LISTED = 100
-PACE_MINUTES = 10
-CONTEXT_EACH_SIDE, CONTEXT_MOST = 5, 45
-HISTORY_ROWS = 8
-# Enough to tell a newcomer from a regular; counting on would cost what nobody reads.
-SENDER_COUNT_MOST = 300
-REMOVED_DAYS = 30
 REPORTS_SHOWN = 5
 HISTORY_PAGE = 50
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRow:
-    """One line of the queue: an item, or the first of a wave. `holder` has it open now."""
-
-    item: ReviewItem
-    text: str
-    level: int
-    holder: User | None
-    wave: WaveFacts | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePage:
-    """The first rows and the counts of a part of the queue.
-
-    `by_label[None]` is undetermined. `found` is how many match a search; beyond FOUND_MOST they
-    are not counted, and it is one more. Counts are of messages; the rows stand for `shown`.
-    """
-
-    rows: Sequence[QueueRow]
-    total: int
-    leased: int
-    oldest: datetime | None
-    by_label: dict[str | None, int]
-    pace: Pace
-    shown: int
-    found: int | None = None
-    # Of a part by cause, which no count tells; capped likewise.
-    of_cause: int | None = None
-
-    @property
-    def found_is_capped(self) -> bool:
-        return self.found is not None and self.found > FOUND_MOST
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What came into the whole queue and what was decided a minute, over the last PACE_MINUTES."""
-
-    arrived_per_min: float
-    decided_per_min: float
-
-
-def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None) -> QueuePage:
-    """The queue as `user` sees it, one row a wave, in a handful of queries whatever its size."""
-    now = now or timezone.now()
-    part = waiting(user, filters)
-    rows = _rows(user, part, now)
-    by_label = _counts(user, filters)
-    leased = part.filter(leased_by__isnull=False, lease_until__gt=now)
-    return QueuePage(
-        rows=rows,
-        total=sum(by_label.values()),
-        leased=leased.count(),
-        oldest=part.order_by("opened_at").values_list("opened_at", flat=True).first(),
-        by_label=by_label,
-        pace=_pace(now),
-        shown=_shown(part, rows),
-        found=part[: FOUND_MOST + 1].count() if filters.text else None,
-        of_cause=part[: FOUND_MOST + 1].count() if _is_uncounted(filters) else None,
-    )
-
-
-def _is_uncounted(filters: QueueFilters) -> bool:
-    return filters.cause not in (None, Cause.UNDETERMINED) and not filters.text
-
-
-def _counts(user: User, filters: QueueFilters) -> dict[str | None, int]:
-    """Open items by label, over all labels so that the other parts can be seen from any part."""
-    tally = _tally(user)
-    if filters.group_id is not None:
-        tally = tally.filter(group_id=filters.group_id)
-    if filters.language is not None:
-        tally = tally.filter(language=filters.language)
-    counts = dict(tally.values_list("label").annotate(Sum("change")))
-    for label, count in _barred(user, filters):
-        counts[label] = max(counts.get(label, 0) - count, 0)  # it may be newer than the counts
-    return counts
-
-
-def _barred(user: User, filters: QueueFilters) -> Iterable[tuple[str | None, int]]:
-    """Appeals against the user's own decisions: they count for others."""
-    barred = ReviewItem.objects.filter(state=ReviewState.OPEN, barred=user)
-    if not may(user, Permission.REVIEW_LEAD):
-        barred = barred.filter(escalated_by__isnull=True)
-    if filters.group_id is not None:
-        barred = barred.filter(group_id=filters.group_id)
-    if filters.language is not None:
-        barred = barred.filter(language=filters.language)
-    return barred.values_list("label").annotate(Count("pk"))
-
-
-def _tally(user: User) -> QuerySet[QueueTally]:
-    """What `user` may count."""
-    is_lead = may(user, Permission.REVIEW_LEAD)
-    return QueueTally.objects.all() if is_lead else QueueTally.objects.filter(is_escalated=False)
-
-
-def _pace(now: datetime) -> Pace:
-    start = now.replace(second=0, microsecond=0) - timedelta(minutes=PACE_MINUTES)
-    minutes = (now - start).total_seconds() / 60
-    sums = QueueFlow.objects.filter(minute__gte=start).aggregate(Sum("arrived"), Sum("decided"))
-    return Pace(
-        arrived_per_min=(sums["arrived__sum"] or 0) / minutes,
-        decided_per_min=max(sums["decided__sum"] or 0, 0) / minutes,
-    )
-
-
-def _rows(user: User, part: QuerySet[ReviewItem], now: datetime) -> list[QueueRow]:
-    items = in_order(
-        ReviewItem.objects.filter(pk__in=one_a_wave(part, QUEUE_ROWS))
-        .select_related("group", "leased_by")
-        .defer("grams")
-        .annotate(line=Left("message__text", ROW_CHARS))
-    )
-    found = list(items)
-    waves = facts_of(user, {item.wave_id for item in found if item.wave_id}, now=now)
-    elsewhere = User.objects.in_bulk({w.holder_id for w in waves.values() if w.holder_id})
-    return [_row(item, waves.get(item.wave_id or 0), elsewhere, now) for item in found]
-
-
-def _row(
-    item: ReviewItem, wave: WaveFacts | None, elsewhere: dict[int, User], now: datetime
-) -> QueueRow:
-    is_held = item.lease_until is not None and item.lease_until > now
-    holder = elsewhere.get(wave.holder_id) if wave and wave.holder_id else None
-    return QueueRow(
-        item=item,
-        text=item.line,  # type: ignore[attr-defined]  # annotated
-        level=level(item.rank, now),
-        holder=item.leased_by if is_held else holder,
-        wave=wave,
-    )
-
-
-def _shown(part: QuerySet[ReviewItem], rows: Sequence[QueueRow]) -> int:
-    waves = {row.item.wave_id for row in rows if row.wave}
-    alone = len(rows) - len(waves)
-    return alone + (part.filter(wave__in=waves).count() if waves else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,35 +50,6 @@ class ScoreLine:
     hold: float | None
     remove: float | None
     outcome: Action | None
-
-
-@dataclass(frozen=True, slots=True)
-class SeenMessage:
-    """A message beside the one that is judged, with what became of it."""
-
-    message: Message
-    verdict: Verdict | None
-    decision: Decision | None
-    is_judged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SenderFacts:
-    """About the newest SENDER_COUNT_MOST messages; `removed` is by people, in REMOVED_DAYS.
-
-    Trust and strikes leave the message out that is judged.
-    """
-
-    messages: int
-    groups: int
-    removed: int
-    waiting: int
-    trust: Trust
-    strikes: Sequence[Strike]
-
-    @property
-    def is_capped(self) -> bool:
-        return self.messages == SENDER_COUNT_MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +84,8 @@ def card(user: User, item_id: int, *, now: datetime | None = None) -> Card:
         ReviewItem.DoesNotExist: There is no such item.
     """
     now = now or timezone.now()
-    item = ReviewItem.objects.select_related(
-        "message__sender", "message__group", "leased_by", "escalated_by"
-    ).get(pk=item_id)
+    found = ReviewItem.objects.select_related("message__sender", "group", "leased_by")
+    item = found.defer("grams").get(pk=item_id)
     message = item.message
     verdict = (
         Verdict.objects.filter(message_id=item_id)
@@ -276,8 +93,7 @@ def card(user: User, item_id: int, *, now: datetime | None = None) -> Card:
         .order_by("created_at")
         .last()
     )
-    around, history = _around(message), _history(message)
-    fates = _fates([*around, *history])
+    said, history = around_and_history(message)
     is_held = item.lease_until is not None and item.lease_until > now
     return Card(
         item=item,
@@ -286,24 +102,16 @@ def card(user: User, item_id: int, *, now: datetime | None = None) -> Card:
         scores=_score_lines(verdict),
         suggestion=suggestion(item, verdict),
         level=level(item.rank, now),
-        context=[_seen(m, fates, message) for m in around],
-        history=[_seen(m, fates, message) for m in history],
+        context=said,
+        history=history,
         earlier=_earlier_revisions(message),
         reports=_reports(message),
         appeal=_open_appeal(item),
-        sender=_sender_facts(message, now),
+        sender=sender_facts(message, now),
         decision=_standing(item),
         holder=item.leased_by if is_held else None,
         wave=wave_card(user, item, now=now) if item.state == ReviewState.OPEN else None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """Messages around one, in order; `next_each` asks for more of them, if there may be more."""
-
-    rows: Sequence[SeenMessage]
-    next_each: int | None
 
 
 def conversation(item_id: int, each: int) -> Conversation:
@@ -312,18 +120,8 @@ def conversation(item_id: int, each: int) -> Conversation:
     Raises:
         ReviewItem.DoesNotExist: There is no such item.
     """
-    item = ReviewItem.objects.select_related("message__sender", "message__group").get(pk=item_id)
-    around = _around(item.message, each)
-    fates = _fates(around)
-    return conversation_of([_seen(m, fates, item.message) for m in around], each)
-
-
-def conversation_of(rows: Sequence[SeenMessage], each: int = CONTEXT_EACH_SIDE) -> Conversation:
-    """The rows, and how far to ask next: a side that is full may go on."""
-    before = next(at for at, row in enumerate(rows) if row.is_judged)
-    is_full = each in (before, len(rows) - 1 - before)
-    goes_on = is_full and each < CONTEXT_MOST
-    return Conversation(rows, min(each * 3, CONTEXT_MOST) if goes_on else None)
+    item = ReviewItem.objects.select_related("message").defer("grams").get(pk=item_id)
+    return conversation_of(around(item.message, each), each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,19 +157,24 @@ def _score_lines(verdict: Verdict | None) -> list[ScoreLine]:
     """By score, highest first; empty when nothing gave scores."""
     if verdict is None or verdict.score_ok is None:
         return []
-    limits = {t.label: t for t in Threshold.objects.filter(version=verdict.policy_version_id)}
+    limits = _limits(verdict.policy_version_id)
     lines = [_score_line(label, getattr(verdict, f"score_{label}"), limits) for label in Label]
     return sorted(lines, key=lambda line: -line.score)
 
 
-def _score_line(label: Label, score: float, limits: dict[str, Threshold]) -> ScoreLine:
-    limit = limits.get(label)
-    if limit is None:
+def _limits(policy_version_id: int) -> dict[str, tuple[float, float]]:
+    """By label from which score on the policy holds and removes."""
+    sql = "SELECT label, hold, remove FROM policies_threshold WHERE version_id = %(version)s"
+    found = fetch_rows(sql, {"version": policy_version_id})
+    return {label: (hold, remove) for label, hold, remove in found}
+
+
+def _score_line(label: Label, score: float, limits: dict[str, tuple[float, float]]) -> ScoreLine:
+    if label not in limits:
         return ScoreLine(label, score, None, None, None)
-    outcome = Action.REMOVE if score >= limit.remove else Action.HOLD
-    return ScoreLine(
-        label, score, limit.hold, limit.remove, outcome if score >= limit.hold else None
-    )
+    hold, remove = limits[label]
+    outcome = Action.REMOVE if score >= remove else Action.HOLD
+    return ScoreLine(label, score, hold, remove, outcome if score >= hold else None)
 
 
 def suggestion(item: ReviewItem, verdict: Verdict | None) -> Action | None:
@@ -379,33 +182,6 @@ def suggestion(item: ReviewItem, verdict: Verdict | None) -> Action | None:
     if verdict is None or item.cause != Cause.FLAGGED:
         return None
     return Action.ALLOW if verdict.label == Label.OK else Action.REMOVE
-
-
-def _around(message: Message, each: int = CONTEXT_EACH_SIDE) -> list[Message]:
-    """The conversation: a few messages before, this one, a few after. Newest revisions only."""
-    nearby = _newest(Message.objects.filter(group_id=message.group_id)).exclude(
-        external_id=message.external_id
-    )
-    nearby = nearby.select_related("sender")
-    before = list(nearby.filter(pk__lt=message.pk).order_by("-pk")[:each])
-    after = list(nearby.filter(pk__gt=message.pk).order_by("pk")[:each])
-    return [*reversed(before), message, *after]
-
-
-def _history(message: Message) -> list[Message]:
-    """The sender's last messages before and besides this one, in any group."""
-    theirs = _newest(Message.objects.filter(sender_id=message.sender_id))
-    others = theirs.exclude(group_id=message.group_id, external_id=message.external_id)
-    return list(others.select_related("group").order_by(*NEWEST_OF_SENDER)[:HISTORY_ROWS])
-
-
-def _newest(messages: QuerySet[Message]) -> QuerySet[Message]:
-    newer = Message.objects.filter(
-        group_id=OuterRef("group_id"),
-        external_id=OuterRef("external_id"),
-        revision__gt=OuterRef("revision"),
-    )
-    return messages.exclude(Exists(newer))
 
 
 def _earlier_revisions(message: Message) -> list[Message]:
@@ -421,8 +197,9 @@ def _earlier_revisions(message: Message) -> list[Message]:
 
 
 def _standing(item: ReviewItem) -> Decision | None:
-    standing = item.decisions.filter(undone_at__isnull=True).select_related("moderator").first()
-    return standing if item.state == ReviewState.DECIDED else None
+    if item.state != ReviewState.DECIDED:
+        return None
+    return item.decisions.filter(undone_at__isnull=True).select_related("moderator").first()
 
 
 def _open_appeal(item: ReviewItem) -> Appeal | None:
@@ -432,101 +209,21 @@ def _open_appeal(item: ReviewItem) -> Appeal | None:
     return found.select_related("decision__moderator", "entered_by").first()
 
 
+_REPORTS = f"""
+SELECT report.id, report.reason, report.note, report.reported_at, report.reporter,
+  sender.name AS reporter_name
+FROM chat_message AS message
+JOIN review_report AS report ON report.message_id = message.id
+LEFT JOIN chat_sender AS sender ON sender.external_id = report.reporter
+WHERE message.group_id = %(group)s AND message.external_id = %(external_id)s
+ORDER BY report.id DESC LIMIT {REPORTS_SHOWN}
+"""  # noqa: S608 (a constant of ours)
+
+
 def _reports(message: Message) -> list[Report]:
     """The newest reports of the message in any revision, with the name of who reported."""
-    name = Sender.objects.filter(external_id=OuterRef("reporter")).values("name")
-    found = Report.objects.filter(
-        message__group_id=message.group_id, message__external_id=message.external_id
-    )
-    return list(found.annotate(reporter_name=Subquery(name)).order_by("-pk")[:REPORTS_SHOWN])
-
-
-_Fates = tuple[dict[int, Verdict], dict[int, Decision]]
-
-
-def _fates(messages: Iterable[Message]) -> _Fates:
-    """The newest verdict and the standing decision of each."""
-    ids = {message.pk for message in messages}
-    verdicts = Verdict.objects.filter(message_id__in=ids).order_by("created_at")
-    decisions = Decision.objects.filter(item__in=ids, undone_at__isnull=True)
-    return (
-        {verdict.message_id: verdict for verdict in verdicts},
-        {decision.item_id: decision for decision in decisions.select_related("moderator")},
-    )
-
-
-def _seen(message: Message, fates: _Fates, judged: Message) -> SeenMessage:
-    verdicts, decisions = fates
-    return SeenMessage(
-        message,
-        verdicts.get(message.pk),
-        decisions.get(message.pk),
-        is_judged=message.pk == judged.pk,
-    )
-
-
-def _sender_facts(message: Message, now: datetime) -> SenderFacts:
-    newest = Message.objects.filter(sender_id=message.sender_id).order_by(*NEWEST_OF_SENDER)
-    sent = dict(newest.values_list("pk", "group_id")[:SENDER_COUNT_MOST])
-    removed = Decision.objects.filter(
-        item__in=sent,
-        action=Action.REMOVE,
-        undone_at__isnull=True,
-        decided_at__gt=now - timedelta(days=REMOVED_DAYS),
-    )
-    counting = strikes_of(message.sender_id, now=now).exclude(decision__item_id=message.pk)
-    strikes = list(counting.select_related("moderator", "decision"))
-    others = ReviewItem.objects.filter(pk__in=sent, state=ReviewState.OPEN).exclude(pk=message.pk)
-    return SenderFacts(
-        messages=len(sent),
-        groups=len(set(sent.values())),
-        removed=removed.count(),
-        waiting=others.count(),
-        trust=trust_of(_standing_fates([pk for pk in sent if pk != message.pk]), len(strikes)),
-        strikes=strikes,
-    )
-
-
-def strikes_of(sender_id: int, *, now: datetime) -> QuerySet[Strike]:
-    """A sender's strikes that count, the newest first."""
-    counting = Strike.objects.filter(
-        sender_id=sender_id,
-        withdrawn_at__isnull=True,
-        expires_at__gt=now,
-        decision__undone_at__isnull=True,
-    )
-    return counting.order_by("-given_at")
-
-
-def _standing_fates(newest_ids: Sequence[int]) -> list[Fate]:
-    """What stands for each of the newest: a person's decision, else the newest verdict."""
-    ids = newest_ids[:LAST_MESSAGES]
-    verdicts = Verdict.objects.filter(message_id__in=ids).order_by("created_at")
-    decided = Decision.objects.filter(item__in=ids, undone_at__isnull=True)
-    fates = {pk: Fate(Action(a), False) for pk, a in verdicts.values_list("message_id", "action")}
-    fates |= {pk: Fate(Action(a), True) for pk, a in decided.values_list("item_id", "action")}
-    return list(fates.values())
-
-
-def groups_with_work(user: User, chosen: int | None) -> list[tuple[int, str]]:
-    """Id and name of the GROUPS_LISTED groups with most open items, and the chosen one, by name.
-
-    From the counts, not from the items: a look at each group's items took eight milliseconds.
-    """
-    busiest = (
-        _tally(user)
-        .values("group_id")
-        .annotate(waiting=Sum("change"))
-        .filter(waiting__gt=0)
-        .order_by("-waiting")[:GROUPS_LISTED]
-    )
-    wanted = Q(pk__in=busiest.values("group_id")) | Q(pk=chosen)
-    found = Group.objects.filter(wanted).values_list("pk", "name", "external_id")
-    return sorted(((pk, name or external_id) for pk, name, external_id in found), key=_by_name)
-
-
-def _by_name(group: tuple[int, str]) -> tuple[str, int]:
-    return group[1].casefold(), group[0]
+    key = {"group": message.group_id, "external_id": message.external_id}
+    return list(Report.objects.raw(_REPORTS, key))
 
 
 def latest_undoable(user: User, *, since: datetime) -> Decision | CheckAnswer | None:
@@ -561,11 +258,6 @@ def keys_of(user: User) -> dict[str, str]:
     """The user's key of every command."""
     own = KeyMap.objects.filter(person=user).values_list("keys", flat=True).first()
     return merged(own or {})
-
-
-def saved_views(user: User) -> QuerySet[SavedView]:
-    """The user's parts of the queue, by name."""
-    return SavedView.objects.filter(person=user).order_by("name")
 
 
 def skipped_count(user: User, *, now: datetime) -> int:

@@ -18,18 +18,13 @@ from apps.chat.models import Message
 from apps.core.marks import count_kinds, pieces
 from apps.core.templatetags.hostile import marked
 from apps.policies.models import Label, Rule
+from apps.review.conversation import Conversation, conversation_of
 from apps.review.diffing import Change, changes
 from apps.review.models import Language, Reason
 from apps.review.queue import QueueFilters
+from apps.review.queue_page import FOUND_MOST, QueuePage
 from apps.review.reading import read
-from apps.review.selectors import (
-    FOUND_MOST,
-    Card,
-    Conversation,
-    Evidence,
-    QueuePage,
-    conversation_of,
-)
+from apps.review.selectors import Card, Evidence
 from apps.review.services.waves import join_time
 from apps.review.spans import Span, carried_over, find_spans
 from apps.review.wording import by_whom

@@ -6,14 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import QuerySet
 
 from apps.accounts.models import User
 from apps.chat.models import Message
 from apps.review.models import ReviewItem
 from apps.review.near import essence, likenesses, most_different
-from apps.review.queue import QueueFilters, in_order, waiting
+from apps.review.queue import Part, QueueFilters, part_of, waiting
 from apps.review.reading import as_read
+from apps.review.statements import fetch_rows
 
 # What is looked at in one go to find the next rows: mostly all of them.
 _LOOK = 200
@@ -52,44 +53,54 @@ class WaveCard:
         return self.facts.size - 1
 
 
-def one_a_wave(part: QuerySet[ReviewItem], count: int) -> list[int]:
+_LOOK_AT = f"""
+SELECT item.message_id, item.rank, item.wave_id FROM review_reviewitem AS item
+WHERE {{part}} {{further}} ORDER BY item.rank DESC, item.message_id LIMIT {_LOOK}
+"""  # noqa: S608 (a constant of ours)
+_FURTHER = """
+AND (item.rank < %(rank)s OR item.rank = %(rank)s AND item.message_id > %(last)s)
+AND (item.wave_id IS NULL OR item.wave_id <> ALL(%(seen)s))
+"""
+
+
+def one_a_wave(part: Part, count: int) -> list[int]:
     """The ids of the first `count` items of `part` in order, of each wave the first.
 
-    One query; where large waves fill the look into the queue, one more for each further look.
+    One statement; where large waves fill the look into the queue, one more for each further look.
     """
     rows: list[int] = []
     seen: set[int] = set()
-    left = in_order(part).values_list("pk", "rank", "wave")
-    look = list(left[:_LOOK])
+    look = fetch_rows(_LOOK_AT.format(part=part.sql, further=""), part.parameters)
     while look:
-        for pk, _, wave in look:
+        for id_, _, wave in look:
             if wave is None or wave not in seen:
-                rows.append(pk)
+                rows.append(id_)
             if wave is not None:
                 seen.add(wave)
         if len(look) < _LOOK or len(rows) >= count:
             break
-        pk, rank, _ = look[-1]
-        after = Q(rank__lt=rank) | Q(rank=rank, pk__gt=pk)
-        look = list(left.filter(after).exclude(wave__in=seen)[:_LOOK])
+        last, rank, _ = look[-1]
+        after = {**part.parameters, "last": last, "rank": rank, "seen": list(seen)}
+        look = fetch_rows(_LOOK_AT.format(part=part.sql, further=_FURTHER), after)
     return rows[:count]
 
 
+_FACTS = """
+SELECT item.wave_id, count(*), count(DISTINCT item.group_id),
+  max(item.leased_by_id) FILTER (WHERE item.lease_until > %(now)s)
+FROM review_reviewitem AS item WHERE {part} AND item.wave_id = ANY(%(waves)s)
+GROUP BY item.wave_id HAVING count(*) > 1
+"""
+
+
 def facts_of(user: User, wave_ids: Collection[int], *, now: datetime) -> dict[int, WaveFacts]:
-    """The waves among these that have more than one open member, in one query."""
+    """The waves among these that have more than one open member, in one statement."""
     if not wave_ids:
         return {}
-    members = waiting(user, QueueFilters()).filter(wave__in=wave_ids).order_by()
-    counted = members.values("wave").annotate(
-        size=Count("pk"),
-        groups=Count("group", distinct=True),
-        holder=Max("leased_by", filter=Q(lease_until__gt=now)),
-    )
-    return {
-        row["wave"]: WaveFacts(row["size"], row["groups"], row["holder"])
-        for row in counted
-        if row["size"] > 1
-    }
+    part = part_of(user, QueueFilters())
+    asked = {**part.parameters, "now": now, "waves": list(wave_ids)}
+    found = fetch_rows(_FACTS.format(part=part.sql), asked)
+    return {wave: WaveFacts(size, groups, holder) for wave, size, groups, holder in found}
 
 
 def wave_card(user: User, item: ReviewItem, *, now: datetime) -> WaveCard | None:

@@ -28,7 +28,7 @@ from apps.review.errors import (
 )
 from apps.review.models import Appeal, AppealState, Cause, Decision, ReviewItem, ReviewState
 from apps.review.queue import QueueFilters
-from apps.review.selectors import queue_page
+from apps.review.queue_page import queue_page
 from apps.review.services.appeals import Opened, decide_appeal, open_appeal
 from apps.review.services.decisions import (
     Choice,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from django.utils import timezone
 from apps.accounts.models import Role, User
 from apps.audit.models import AuditEvent
 from apps.policies.models import Action, Label
-from apps.review import keys, selectors
+from apps.review import keys
 from apps.review.models import (
     Cause,
     KeyMap,
@@ -26,8 +26,9 @@ from apps.review.models import (
     ReviewState,
     SavedView,
 )
+from apps.review.own import View, own_facts
 from apps.review.queue import QueueFilters, query_of
-from apps.review.selectors import FOUND_MOST, queue_page
+from apps.review.queue_page import FOUND_MOST, groups_with_work, queue_page
 from apps.review.services import tally
 from apps.review.services.decisions import Choice, decide, undo_decision
 from apps.review.services.keymaps import reset_keys, save_keys
@@ -54,6 +55,11 @@ def read(client: Client, url: str) -> str:
 # ---------- saved views ----------
 
 
+def views_of(user: User) -> Sequence[View]:
+    now = timezone.now()
+    return own_facts(user, today_since=now, undoable_since=now).views
+
+
 def test_view_leads_to_the_address_it_was_saved_from(console: Client) -> None:
     item = ReviewItemFactory(verdict__message__text="加薇信", language=Language.ZH)
     ReviewItemFactory(priority=0.9)
@@ -68,7 +74,7 @@ def test_view_leads_to_the_address_it_was_saved_from(console: Client) -> None:
 def test_view_of_the_same_name_is_replaced(ann: User) -> None:
     for filters in (SPAM, QueueFilters(), SPAM):
         save_view(ann, "mine", filters)
-    assert [view.query for view in selectors.saved_views(ann)] == [query_of(SPAM)]
+    assert [view.query for view in views_of(ann)] == [query_of(SPAM)]
     assert AuditEvent.objects.filter(action="review.view_saved").count() == 3
     assert "薇" not in str(list(AuditEvent.objects.values_list("after", flat=True)))
 
@@ -77,7 +83,7 @@ def test_views_are_ones_own(ann: User) -> None:
     view = save_view(ann, "mine", SPAM)
     other = UserFactory()
     assert not forget_view(other, view.pk)
-    assert not selectors.saved_views(other)
+    assert not views_of(other)
     assert forget_view(ann, view.pk)
     assert not forget_view(ann, view.pk)
 
@@ -252,7 +258,7 @@ def test_search_says_when_it_stopped_counting(
     console: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert FOUND_MOST == 1000
-    monkeypatch.setattr(selectors, "FOUND_MOST", 2)
+    monkeypatch.setattr("apps.review.queue_page.FOUND_MOST", 2)
     ReviewItemFactory.create_batch(2, verdict__message__text="free coins")
     assert "2 with “coins”" in read(console, "/review/rows/?q=coins")
     ReviewItemFactory(verdict__message__text="free coins")
@@ -262,12 +268,12 @@ def test_search_says_when_it_stopped_counting(
 def test_busiest_groups_and_the_chosen_one_are_offered(
     ann: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selectors, "GROUPS_LISTED", 1)
+    monkeypatch.setattr("apps.review.queue_page.GROUPS_LISTED", 1)
     busy, quiet = GroupFactory(name="Busy"), GroupFactory(name="", external_id="a quiet one")
     ReviewItemFactory.create_batch(2, verdict__message__group=busy)
     ReviewItemFactory(verdict__message__group=quiet)
-    assert selectors.groups_with_work(ann, None) == [(busy.pk, "Busy")]
-    assert selectors.groups_with_work(ann, quiet.pk) == [
+    assert groups_with_work(ann, None) == [(busy.pk, "Busy")]
+    assert groups_with_work(ann, quiet.pk) == [
         (quiet.pk, "a quiet one"),
         (busy.pk, "Busy"),
     ]

@@ -218,7 +218,7 @@ def test_nonsense_around_leads_back_to_the_item(console: Client, each: str) -> N
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("each", "queries"), [(5, 9), (45, 9)])
+@pytest.mark.parametrize(("each", "queries"), [(5, 6), (45, 6)])
 def test_conversation_takes_a_fixed_number_of_queries(
     console: Client, each: int, queries: int
 ) -> None:

@@ -469,7 +469,7 @@ def crowd(size: int) -> None:
 
 @pytest.mark.parametrize(
     ("method", "url", "queries"),
-    [("get", QUEUE, 43), ("get", "/review/rows/", 12), ("post", "/review/next/", 30)],
+    [("get", QUEUE, 22), ("get", "/review/rows/", 7), ("post", "/review/next/", 16)],
 )
 def test_number_of_queries_does_not_grow(
     console: Client, method: str, url: str, queries: int

@@ -14,8 +14,8 @@ from apps.policies.models import Action, Label
 from apps.review.errors import NoSuchMessageError
 from apps.review.models import Cause, Decision, Report, ReportReason, ReviewItem, ReviewState
 from apps.review.queue import QueueFilters
+from apps.review.queue_page import queue_page
 from apps.review.ranking import reported_priority
-from apps.review.selectors import queue_page
 from apps.review.services.decisions import Choice, decide
 from apps.review.services.erasure import erase_about_messages, erase_by_person
 from apps.review.services.intake import take_in

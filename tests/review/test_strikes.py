@@ -17,7 +17,8 @@ from apps.chat.models import Sender
 from apps.policies.models import Action, Label
 from apps.review.models import CheckAnswer, Decision, ReviewItem, Strike
 from apps.review.queue import QueueFilters
-from apps.review.selectors import card, strikes_of
+from apps.review.selectors import card
+from apps.review.sender_facts import strikes_of
 from apps.review.services import checks, serving, strikes
 from apps.review.services.appeals import decide_appeal, open_appeal
 from apps.review.services.checks import Shares

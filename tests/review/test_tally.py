@@ -11,7 +11,7 @@ from django.db import transaction
 from apps.accounts.models import Role
 from apps.review.models import QueueTally, ReviewItem, ReviewState
 from apps.review.queue import QueueFilters
-from apps.review.selectors import queue_page
+from apps.review.queue_page import queue_page
 from apps.review.services.tally import settle
 from tests.factories import GroupFactory, ReviewItemFactory, UserFactory
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django import template
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.core.marks import Kind, Piece, pieces
@@ -20,6 +20,8 @@ def marked(text: str) -> SafeString:
 @register.filter
 def marked_line(text: str) -> SafeString:
     """The same for a row of one line: breaks and runs of spaces become one space."""
+    if text.isascii() and text.isprintable():
+        return escape(" ".join(text.split()))  # nothing to mark: what most rows are
     return _draw(pieces(" ".join(text.split())))
 
 

@@ -43,6 +43,7 @@ from apps.review.models import (
 from apps.review.queue import QueueFilters
 from apps.review.services.decisions import Choice, grace
 from apps.review.services.leases import Lease, is_gone, lease_time
+from apps.review.statements import fetch_rows
 
 # Second reviews are handed out faster than they arise, so that none waits for long.
 CATCH_UP = 3
@@ -58,8 +59,8 @@ class Shares:
 
 
 def shares() -> Shares:
-    found = CheckSettings.objects.filter(pk=1).first()
-    return Shares(found.second_share, found.gold_share) if found else Shares(0.0, 0.0)
+    found = fetch_rows("SELECT second_share, gold_share FROM review_checksettings WHERE id = 1", {})
+    return Shares(*found[0]) if found else Shares(0.0, 0.0)
 
 
 @transaction.atomic
@@ -114,11 +115,15 @@ def _draw(decision_id: int) -> float:
 
 def leased_to(user: User, now: datetime) -> Check | None:
     """The check that the user has open."""
-    return (
-        Check.objects.filter(moderator=user, outcome=CheckOutcome.WAITING, lease_until__gt=now)
-        .select_related("item")
-        .first()
-    )
+    found = fetch_rows(_LEASED_TO, {"user": user.pk, "now": now})
+    return Check.objects.select_related("item").get(pk=found[0][0]) if found else None
+
+
+_LEASED_TO = """
+SELECT id FROM review_check
+WHERE moderator_id = %(user)s AND outcome = 'waiting' AND lease_until > %(now)s
+ORDER BY id LIMIT 1
+"""
 
 
 def is_turn_of(user: User, now: datetime, *, chance: float | None = None) -> CheckKind | None:

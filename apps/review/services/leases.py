@@ -12,13 +12,12 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, require
 from apps.audit.services import Actor, record
-from apps.chat.models import Message
 from apps.review.announce import announce
 from apps.review.errors import (
     AlreadyDecidedError,
@@ -27,9 +26,10 @@ from apps.review.errors import (
     OwnDecisionError,
 )
 from apps.review.models import Decision, ReviewItem, ReviewState, Skip
-from apps.review.queue import QueueFilters, free, in_order, waiting
+from apps.review.queue import Part, QueueFilters, free_part, part_of
 from apps.review.services.intake import close
 from apps.review.services.waves import leased_sibling, lock_for_lease, siblings
+from apps.review.statements import fetch_rows
 
 # How long a skipped item stays away from whoever skipped it.
 SKIP_REST = timedelta(minutes=10)
@@ -72,18 +72,18 @@ def open_next(
     """
     require(user, Permission.REVIEW)
     now = now or timezone.now()
-    items = waiting(user, filters or QueueFilters()).exclude(pk__in=besides)
+    part = part_of(user, filters or QueueFilters())
     if besides:
-        open_waves = ReviewItem.objects.filter(pk__in=besides, wave__isnull=False)
-        items = items.exclude(Q(wave__isnull=False) & Q(wave__in=open_waves.values("wave")))
-    while item := _lock_first(items, user, now, resume=resume):
+        part = part.narrowed(_IS_NOT_BESIDE, besides=list(besides))
+    busy_waves: list[int] = []
+    while item := _lock_first(part, busy_waves, user, now, resume=resume):
         if is_gone(item):
             close(item, ReviewState.WITHDRAWN)
             announce("withdrawn", [item.pk])
         elif _take_wave(item, user, now, wait=False):
             return _grant(item, user, now)
-        else:
-            items = items.exclude(wave=item.wave_id)
+        elif item.wave_id is not None:
+            busy_waves.append(item.wave_id)
     return None
 
 
@@ -106,13 +106,36 @@ def _take_wave(item: ReviewItem, user: User, now: datetime, *, wait: bool) -> bo
     return True
 
 
+_IS_NOT_BESIDE = """
+item.message_id <> ALL(%(besides)s)
+AND (item.wave_id IS NULL OR item.wave_id NOT IN (
+  SELECT wave_id FROM review_reviewitem
+  WHERE message_id = ANY(%(besides)s) AND wave_id IS NOT NULL
+))
+"""
+_IS_OWN = "item.leased_by_id = %(user)s AND item.lease_until > %(now)s"
+_IS_OF_NO_BUSY_WAVE = "(item.wave_id IS NULL OR item.wave_id <> ALL(%(busy_waves)s))"
+_LOCK_FIRST = """
+SELECT {columns} FROM review_reviewitem AS item WHERE {part}
+ORDER BY item.rank DESC, item.message_id LIMIT 1 FOR UPDATE OF item SKIP LOCKED
+"""
+
+
 def _lock_first(
-    items: QuerySet[ReviewItem], user: User, now: datetime, *, resume: bool
+    part: Part, busy_waves: Sequence[int], user: User, now: datetime, *, resume: bool
 ) -> ReviewItem | None:
     """The user's own item or the first free one; what others are just taking is passed over."""
-    locked = items.select_for_update(skip_locked=True, of=("self",))
-    own = locked.filter(leased_by=user, lease_until__gt=now) if resume else locked.none()
-    return in_order(own).first() or in_order(free(locked, user, now)).first()
+    if busy_waves:
+        part = part.narrowed(_IS_OF_NO_BUSY_WAVE, busy_waves=list(busy_waves))
+    own = _locked(part.narrowed(_IS_OWN, user=user.pk, now=now)) if resume else None
+    return own or _locked(free_part(part, user, now))
+
+
+def _locked(part: Part) -> ReviewItem | None:
+    # All but what a search finds it by, which may be thousands of numbers.
+    columns = [f.column for f in ReviewItem._meta.concrete_fields if f.name != "grams"]
+    sql = _LOCK_FIRST.format(columns=", ".join(f"item.{one}" for one in columns), part=part.sql)
+    return next(iter(ReviewItem.objects.raw(sql, part.parameters)), None)
 
 
 @transaction.atomic
@@ -236,15 +259,17 @@ def standing_decision(item: ReviewItem) -> Decision:
     return Decision.objects.select_related("moderator").get(item=item, undone_at__isnull=True)
 
 
+_IS_CURRENT = """
+SELECT FROM chat_message AS message WHERE id = %(id)s AND deleted_at IS NULL AND NOT EXISTS (
+  SELECT FROM chat_message AS newer WHERE newer.group_id = message.group_id
+  AND newer.external_id = message.external_id AND newer.revision > message.revision
+)
+"""
+
+
 def is_gone(item: ReviewItem) -> bool:
     """Whether the message was deleted or has a newer revision."""
-    newer = Message.objects.filter(
-        group_id=OuterRef("group_id"),
-        external_id=OuterRef("external_id"),
-        revision__gt=OuterRef("revision"),
-    )
-    current = Message.objects.filter(pk=item.pk, deleted_at__isnull=True)
-    return not current.exclude(Exists(newer)).exists()
+    return not fetch_rows(_IS_CURRENT, {"id": item.pk})
 
 
 def _grant(item: ReviewItem, user: User, now: datetime) -> Lease:

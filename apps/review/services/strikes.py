@@ -14,7 +14,7 @@ from apps.accounts.permissions import Permission, require
 from apps.audit.services import Actor, record
 from apps.policies.models import Action
 from apps.review.models import Decision, Strike
-from apps.review.selectors import strikes_of
+from apps.review.sender_facts import strikes_of
 from apps.webhooks.models import EventKind
 from apps.webhooks.services import enqueue, withdraw
 

@@ -15,12 +15,12 @@ from django.utils import timezone
 from apps.accounts.access import SignedInRequest, View
 from apps.review import blind, selectors
 from apps.review.errors import AlreadyDecidedError, LeaseLostError, ReviewError
-from apps.review.exposure import care_of
 from apps.review.forms import (
     LeaseForm,
     filters_of,
 )
 from apps.review.models import CheckAnswer, Decision, ReviewItem
+from apps.review.own import Own, own_facts
 from apps.review.queue import QueueFilters
 from apps.review.services import decisions, leases
 from apps.review.services.leases import Lease
@@ -45,19 +45,24 @@ def answers_refusals(view: View) -> View:
     return answered
 
 
+def own_of(request: SignedInRequest, now: datetime) -> Own:
+    return own_facts(
+        request.user, today_since=midnight(now), undoable_since=now - decisions.grace()
+    )
+
+
 def card_of(
-    request: SignedInRequest, lease: Lease | None, item_id: int | None, now: datetime
+    request: SignedInRequest, lease: Lease | None, item_id: int | None, now: datetime, own: Own
 ) -> dict[str, Any]:
     """Context of the card: leased, to look at, or (without an id) the empty queue."""
     shown = lease.item_id if lease else item_id
-    keys = selectors.keys_of(request.user)
-    care = care_of(request.user)
     context: dict[str, Any] = {
         "lease": lease,
-        "keys": keys,
+        "keys": own.keys,
         "undo_s": decisions.grace().seconds,
-        "care": care,
-        "blurred": care.blurred,
+        "care": own.care,
+        "blurred": own.care.blurred,
+        "today": own.decided_today,
     }
     if shown is None:
         return {**context, **_empty(request, now)}
@@ -68,12 +73,11 @@ def card_of(
     left, most = ms(lease.until, now) if lease else 0, ms(now + leases.lease_time(), now)
     return {
         **context,
-        **card_context(card, keys),
+        **card_context(card, own.keys),
         "lease_ms": left,
         "lease_s": left / 1000,
         "lease_share": left / most,
         "lease_most_ms": most,
-        "today": selectors.decided_count(request.user, since=midnight(now)),
     }
 
 
@@ -82,12 +86,13 @@ def _empty(request: SignedInRequest, now: datetime) -> dict[str, Any]:
         "card": None,
         "filtered": filters_of(request.GET) != QueueFilters(),
         "skipped": selectors.skipped_count(request.user, now=now),
-        "today": selectors.decided_count(request.user, since=midnight(now)),
     }
 
 
 def render_card(request: SignedInRequest, lease: Lease | None, item_id: int | None) -> HttpResponse:
-    return render(request, "review/card.html", card_of(request, lease, item_id, timezone.now()))
+    now = timezone.now()
+    card = card_of(request, lease, item_id, now, own_of(request, now))
+    return render(request, "review/card.html", card)
 
 
 def done(request: HttpRequest, words: str, **facts: Any) -> HttpResponse:

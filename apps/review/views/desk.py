@@ -16,9 +16,8 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.access import SignedInRequest, requires
 from apps.accounts.permissions import Permission
-from apps.review import blind, selectors
+from apps.review import blind
 from apps.review.errors import ItemWithdrawnError, ReviewError
-from apps.review.exposure import blurred_for
 from apps.review.forms import (
     BesidesForm,
     DecisionForm,
@@ -29,7 +28,8 @@ from apps.review.forms import (
 from apps.review.keys import GROUPS
 from apps.review.models import ReviewItem
 from apps.review.queue import query_of
-from apps.review.services import decisions, leases, serving
+from apps.review.queue_page import groups_with_work
+from apps.review.services import leases, serving
 from apps.review.services.leases import Lease
 from apps.review.services.wellbeing import count_shown
 from apps.review.showing import queue_context
@@ -40,6 +40,7 @@ from apps.review.views.answers import (
     done,
     invalid,
     ms,
+    own_of,
     render_card,
     to_queue,
     token,
@@ -78,15 +79,16 @@ def _page(
 ) -> HttpResponse:
     now = timezone.now()
     filters = filters_of(request.GET)
-    card = card_of(request, lease, item_id, now)
+    own = own_of(request, now)
+    card = card_of(request, lease, item_id, now, own)
     if card["card"] is not None:
         count_shown(request.user, [card["card"].item.pk], now=now)
-    undoable = selectors.latest_undoable(request.user, since=now - decisions.grace())
+    undoable = own.undoable
     context = {
         **card,
         **queue_context(blind.queue_page(request.user, filters, now=now), filters),
-        "groups": selectors.groups_with_work(request.user, filters.group_id),
-        "views": selectors.saved_views(request.user),
+        "groups": groups_with_work(request.user, filters.group_id),
+        "views": own.views,
         "query": query_of(filters),
         "key_groups": GROUPS,
         "commands": {key: command for command, key in card["keys"].items()},
@@ -105,10 +107,11 @@ def rows(request: SignedInRequest) -> HttpResponse:
     """The queue alone."""
     filters = filters_of(request.GET)
     page = blind.queue_page(request.user, filters)
+    own = own_of(request, timezone.now())
     context = {
         **queue_context(page, filters),
-        "keys": selectors.keys_of(request.user),
-        "blurred": blurred_for(request.user),
+        "keys": own.keys,
+        "blurred": own.care.blurred,
     }
     return render(request, "review/queue.html", context)
 
