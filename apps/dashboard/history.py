@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import connection
+
 from apps.dashboard import selectors
-from apps.dashboard.models import Rollup
 from apps.dashboard.rollups import BASE_STEP_S, bucket_of, finest_step_s
 from apps.dashboard.selectors import Point
 
@@ -54,9 +55,9 @@ def read_window(since: datetime, until: datetime, *, now: datetime) -> Window:
 
 
 def _rolled_up(step_s: int, since: datetime, until: datetime) -> Iterable[Point]:
-    rows = Rollup.objects.filter(step_s=step_s, at__gte=bucket_of(since, step_s), at__lt=until)
-    # Tuples: a month is hundreds of rows, and drawing needs no model instance.
-    return itertools.starmap(_point, rows.values_list(*_READ))
+    with connection.cursor() as cursor:
+        cursor.execute(_ROWS, [step_s, bucket_of(since, step_s), until])
+        return list(itertools.starmap(_point, cursor.fetchall()))
 
 
 def _live() -> dict[int, Point]:
@@ -64,14 +65,18 @@ def _live() -> dict[int, Point]:
     return {point.at_s: point for point in selectors.overview().history}
 
 
-_READ = (
-    *("at", "covered_s", "received", "counted_s", "verdicts", "undetermined"),
-    *("waiting", "oldest_age_s", "p50_ms", "p95_ms", "p99_ms"),
-)
+# A month is hundreds of rows: as tuples without times of day they cost a quarter of what the ORM's
+# do. Of a latency nobody draws more than three digits after the point.
+_ROWS = """
+SELECT extract(epoch FROM at)::bigint, covered_s, received, counted_s, verdicts, undetermined,
+  waiting, round(oldest_age_s::numeric, 3)::float8, round(p50_ms::numeric, 3)::float8,
+  round(p95_ms::numeric, 3)::float8, round(p99_ms::numeric, 3)::float8
+FROM dashboard_rollup WHERE step_s = %s AND at >= %s AND at < %s
+"""
 
 
 def _point(
-    at: datetime,
+    at_s: int,
     covered_s: int,
     received: int | None,
     counted_s: int,
@@ -79,23 +84,23 @@ def _point(
     undetermined: int | None,
     *shown: Any,
 ) -> Point:
-    """From the columns of `_READ`; the last of them are shown as they are."""
+    """From the columns of `_ROWS`; the last of them are shown as they are."""
     waiting, oldest_age_s, p50_ms, p95_ms, p99_ms = shown
     return Point(
-        at_s=int(at.timestamp()),
+        at_s=at_s,
         received_per_s=_rate(received, counted_s),
         verdicts_per_s=_rate(verdicts, covered_s),
         waiting=waiting,
         oldest_age_s=oldest_age_s,
-        undetermined_share=_rate(undetermined, verdicts or 0),
+        undetermined_share=_rate(undetermined, verdicts or 0, digits=5),
         p50_ms=p50_ms,
         p95_ms=p95_ms,
         p99_ms=p99_ms,
     )
 
 
-def _rate(count: int | None, of: int) -> float | None:
-    return None if count is None or not of else count / of
+def _rate(count: int | None, of: int, *, digits: int = 3) -> float | None:
+    return None if count is None or not of else round(count / of, digits)
 
 
 def _gap(at_s: int) -> Point:

@@ -21,13 +21,13 @@ from apps.chat.models import Chunk
 from apps.dashboard.figures import RATE_WINDOW_S, STAGE_WINDOW_S, Figures, make_figures
 from apps.dashboard.models import InflowSample
 from apps.scoring.models import StageSample
-from apps.scoring.samples import MessageClass, read_samples
+from apps.scoring.samples import MessageClass, Sample, read_samples
 from inference.stats import LatencySketch
 
 FRESH_FOR_S = 0.5
 HISTORY = timedelta(minutes=10)
 BUCKET_S = 5
-# A bucket younger than this may still get samples.
+# What is younger than this, a sample or a bucket, may not be all there is.
 SETTLED_AFTER_S = 10
 
 T = TypeVar("T")
@@ -122,13 +122,35 @@ def read_inflow(*, now: datetime) -> Inflow:
 
 def _read_overview() -> Overview:
     now = timezone.now()
-    samples = read_samples(now - timedelta(seconds=STAGE_WINDOW_S))
+    samples = _recent.samples(now)
     return Overview(
         figures=make_figures(samples, now=now),
         backlog=read_backlog(now=now),
         inflow=read_inflow(now=now),
         history=_history.points(now),
     )
+
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class _Recent:
+    """The samples of the stage window. Settled ones are read once a process, not every second."""
+
+    def __init__(self) -> None:
+        self._settled: Sequence[Sample] = ()
+        self._settled_until = _LONG_AGO
+
+    def samples(self, now: datetime) -> list[Sample]:
+        since = now - timedelta(seconds=STAGE_WINDOW_S)
+        known = [sample for sample in self._settled if sample.at > since]
+        fresh = read_samples(max(since, self._settled_until))
+        self._settled_until = now - timedelta(seconds=SETTLED_AFTER_S)
+        self._settled = known + [each for each in fresh if each.at <= self._settled_until]
+        return known + fresh
+
+    def forget(self) -> None:
+        self._settled, self._settled_until = (), _LONG_AGO
 
 
 # The end-to-end latency's sketches in a sample, of every class of message.
@@ -228,6 +250,7 @@ def _point(at_s: int, bucket: _Bucket | None, inflow: Sequence[InflowSample]) ->
     )
 
 
+_recent = _Recent()
 _history = _History()
 _overview: _Fresh[Overview] = _Fresh(_read_overview)
 
@@ -240,4 +263,5 @@ def overview() -> Overview:
 def forget_cached() -> None:
     """Read anew next time: tests change what is stored under the cache's feet."""
     _overview.forget()
+    _recent.forget()
     _history.forget()

@@ -6,10 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from django.utils import timezone
 
+from apps.dashboard import selectors
 from apps.dashboard.figures import make_figures, size_shares
+from apps.scoring.models import StageSample
 from inference.stats import RELATIVE_ERROR
-from tests.dashboard.samples import replica, sample
+from tests.dashboard.samples import replica, sample, store
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -125,3 +128,29 @@ def test_batch_sizes_have_no_gap_in_their_axis() -> None:
 def test_a_sample_of_the_future_counts_no_more_than_clocks_may_differ() -> None:
     samples = [sample(ago(-1), verdicts=10), sample(ago(-30), verdicts=1_000)]
     assert make_figures(samples, now=NOW).verdicts == 10
+
+
+@pytest.mark.django_db
+def test_samples_that_settled_are_read_once_and_newer_ones_each_time() -> None:
+    selectors.forget_cached()
+    now = timezone.now()
+    for age_s in (90, 30, 3):
+        store(sample(now - timedelta(seconds=age_s), verdicts=100))
+    assert selectors.overview().figures.verdicts == 200
+    late = now - timedelta(seconds=4)
+    store(sample(late, "worker-2", verdicts=10), sample(now, verdicts=1))
+    StageSample.objects.filter(at=now - timedelta(seconds=30)).delete()
+    selectors._overview.forget()
+    # The old one is remembered, the one that came late is seen, and none counts twice.
+    assert selectors.overview().figures.verdicts == 211
+
+
+@pytest.mark.django_db
+def test_remembered_samples_leave_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    selectors.forget_cached()
+    now = timezone.now()
+    store(sample(now - timedelta(seconds=30), verdicts=100))
+    assert selectors.overview().figures.verdicts == 100
+    monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=31))
+    selectors._overview.forget()
+    assert selectors.overview().figures.verdicts == 0
