@@ -2,7 +2,10 @@
 
 A stack under demo traffic is filled with messages and open items; a real browser then decides one
 item after the other, at a moderator's pace, by key. A decision is measured inside the page, from
-the key event to the frame after the next card was put there; the page by its whole request.
+the key event to the frame after the next card was put there; the page by its whole request, in
+turn with a view of the same server that knows the person and draws nothing: less can't be reached.
+What a page costs the processors is told apart, Python's by the web process, SQL's by PostgreSQL;
+the demo's own share, measured just before, is taken off.
 """
 
 from __future__ import annotations
@@ -10,20 +13,26 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, HTTPRedirectHandler, OpenerDirector, build_opener
 
 import numpy as np
 import psycopg
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.growth import fill, name_groups_and_senders, signed_in, timed_ms
-from benchmarks.stack import running_stack
+from benchmarks.stack import CpuMeter, running_stack
 from moderation_site.local.browser import find_browser
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 PATIENCE_MS = 120_000
 WARM_UP = 3
+# How long the demo is measured alone.
+ALONE_S = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,12 +50,15 @@ def run(options: dict[str, Any]) -> dict[str, Any]:
         name_groups_and_senders(ready["database_url"])
         fill(ready["database_url"], options["messages"])
         open_items = open_more(ready["database_url"], options["open_items"])
-        page_ms = queue_page_ms(ready, options["pages"])
+        pages = queue_pages(ready, options["pages"])
         decision_ms = decisions_ms(ready, options["decisions"], options["pace_s"])
     return {
         "open_items": open_items,
         "messages": options["messages"],
-        **percentiles("queue_page", page_ms),
+        **percentiles("queue_page", pages.page_ms),
+        **percentiles("bare_view", pages.bare_ms),
+        "queue_page_web_cpu_ms": pages.web_cpu_ms,
+        "queue_page_sql_cpu_ms": pages.sql_cpu_ms,
         **percentiles("decision", decision_ms),
         "load_average": round(os.getloadavg()[0], 1),
     }
@@ -85,14 +97,58 @@ def open_more(database_url: str, wanted: int) -> int:
         return int(now[0])
 
 
-def queue_page_ms(ready: dict[str, Any], times: int) -> list[float]:
-    moderator = signed_in(ready, "moderator")
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Each page's time beside that of a view that does nothing, and a page's mean cost."""
 
-    def get() -> None:
-        with moderator.open(f"{ready['url']}/review/", timeout=60) as response:
+    page_ms: list[float]
+    bare_ms: list[float]
+    web_cpu_ms: float
+    sql_cpu_ms: float
+
+
+def queue_pages(ready: dict[str, Any], times: int) -> Pages:
+    moderator = _without_redirects(signed_in(ready, "moderator"))
+    pids = {name: ready["pids"][name] for name in ("web", "postgres")}
+    page, bare = f"{ready['url']}/review/", f"{ready['url']}/"
+    pairs = [
+        [timed_ms(lambda url=url: _get(moderator, url)) for url in (page, bare)]  # type: ignore[misc]
+        for _ in range(WARM_UP + times)
+    ][WARM_UP:]
+    meter = CpuMeter(pids)
+    time.sleep(ALONE_S)
+    alone = {name: spent / ALONE_S for name, spent in meter.spent_s().items()}
+    meter, started_s = CpuMeter(pids), time.perf_counter()
+    for _ in range(times):
+        _get(moderator, page)
+    took_s = time.perf_counter() - started_s
+    each_ms = {
+        name: round(max(spent - alone[name] * took_s, 0.0) / times * 1000, 1)
+        for name, spent in meter.spent_s().items()
+    }
+    page_ms, bare_ms = map(list, zip(*pairs, strict=True))
+    return Pages(page_ms, bare_ms, each_ms["web"], each_ms["postgres"])
+
+
+def _without_redirects(opener: OpenerDirector) -> OpenerDirector:
+    cookies = next(one for one in opener.handlers if isinstance(one, HTTPCookieProcessor))
+    return build_opener(cookies, _StayHere)
+
+
+class _StayHere(HTTPRedirectHandler):
+    """The address of the whole site only says where to go: middleware, session and person."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _get(moderator: OpenerDirector, url: str) -> None:
+    try:
+        with moderator.open(url, timeout=60) as response:
             response.read()
-
-    return [timed_ms(get) for _ in range(WARM_UP + times)][WARM_UP:]
+    except HTTPError as error:
+        if error.code != 302:
+            raise
 
 
 # Two frames after the card is put there it has been painted.
