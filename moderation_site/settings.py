@@ -156,6 +156,7 @@ CELERY_BEAT_SCHEDULE = {
     "fold-totals": {"task": "apps.dashboard.tasks.fold_metric_totals", "schedule": 10.0},
     "roll-up": {"task": "apps.dashboard.tasks.roll_up_history", "schedule": 10.0},
     "record-events": {"task": "apps.dashboard.tasks.record_operational_events", "schedule": 1.0},
+    "erase-senders": {"task": "apps.review.tasks.erase_senders", "schedule": 5.0},
     "expire-messages": {"task": "apps.review.tasks.expire_messages", "schedule": 30.0},
     "forget-absent": {"task": "apps.review.tasks.forget_absent", "schedule": 21600.0},
     "settle-tally": {"task": "apps.review.tasks.settle_tally", "schedule": 10.0},

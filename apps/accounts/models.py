@@ -38,6 +38,8 @@ class ApiKey(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
+    # Whether it may also erase: more than a leaked key should be able to do.
+    may_erase = models.BooleanField(default=False, db_default=False)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"

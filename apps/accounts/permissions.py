@@ -7,7 +7,7 @@ from enum import StrEnum
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 
-from apps.accounts.models import Role, User
+from apps.accounts.models import ApiKey, Role, User
 
 
 class Permission(StrEnum):
@@ -20,6 +20,8 @@ class Permission(StrEnum):
     OPERATE_ACT = "operate.act"
     KEYS_EDIT = "keys.edit"
     AUDIT_VIEW = "audit.view"
+    # Takes away for good what people wrote and what they are called.
+    ERASE = "data.erase"
 
 
 _MODERATOR = {Permission.REVIEW, Permission.POLICY_VIEW, Permission.OPERATE_VIEW}
@@ -44,3 +46,9 @@ def require(user: User | AnonymousUser, permission: Permission) -> None:
     """Raise PermissionDenied, naming the permission that is missing."""
     if not may(user, permission):
         raise PermissionDenied(str(permission))
+
+
+def require_erasing(by: User | ApiKey) -> None:
+    """Raise PermissionDenied unless an admin asks, or a backend whose key an admin made for it."""
+    if not (by.may_erase if isinstance(by, ApiKey) else may(by, Permission.ERASE)):
+        raise PermissionDenied(str(Permission.ERASE))

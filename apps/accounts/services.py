@@ -22,7 +22,11 @@ def ensure_user(*, username: str, role: Role, password: str) -> User:
 
 
 def create_api_key(
-    *, name: str, created_by: User | None = None, expires_at: datetime | None = None
+    *,
+    name: str,
+    created_by: User | None = None,
+    expires_at: datetime | None = None,
+    may_erase: bool = False,
 ) -> tuple[ApiKey, str]:
     """A new key and its secret, which can't be shown again."""
     secret, prefix, secret_digest = generate_key()
@@ -32,5 +36,6 @@ def create_api_key(
         secret_digest=secret_digest,
         created_by=created_by,
         expires_at=expires_at,
+        may_erase=may_erase,
     )
     return key, secret

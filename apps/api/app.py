@@ -10,13 +10,14 @@ from typing import Any
 from apps.api.auth import Authenticator
 from apps.api.collector import IngestCollector
 from apps.api.database import DatabaseThreads
+from apps.api.erasing import ErasureOperations
 from apps.api.http import ClientGone, Receive, Request, Response, Scope, Send
 from apps.api.messages import MessageOperations
 from apps.api.openapi import openapi_document
 from apps.api.operations import Operation, Router
 from apps.api.people import PeopleOperations
 from apps.api.problems import INTERNAL, Problem
-from apps.api.routes import message_routes, people_routes, system_routes
+from apps.api.routes import erasure_routes, message_routes, people_routes, system_routes
 from apps.api.system import SystemOperations
 from apps.chat.services import Ingested, NewMessage, Outcome, ingest_messages
 from apps.scoring.hints import hint_scoring
@@ -44,6 +45,7 @@ class ApiApp:
             [
                 *message_routes(MessageOperations(self._collector, self._database)),
                 *people_routes(PeopleOperations(self._database)),
+                *erasure_routes(ErasureOperations(self._database)),
                 *system_routes(system),
             ]
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from django.db import transaction
 
 from apps.api.collector import IngestCollector
 from apps.api.database import DatabaseThreads
+from apps.api.erasing import erasing_key
 from apps.api.http import Headers, Request, Response
 from apps.api.intake import read_batch, read_message
 from apps.api.problems import CONFLICT, NOT_FOUND, FieldError, Problem, invalid
@@ -23,6 +24,7 @@ from apps.api.schemas import (
 from apps.api.selectors import find_messages, find_revisions, key_of_message
 from apps.audit.services import Actor
 from apps.chat.services import Deleted, Ingested, NewMessage, Outcome, delete_message
+from apps.review.services.erasure import erase_message
 from apps.review.services.intake import withdraw
 
 _REPLAYED: tuple[bytes, bytes] = (b"idempotent-replay", b"true")
@@ -79,12 +81,15 @@ class MessageOperations:
 
     async def delete(self, request: Request) -> Response:
         message_id = _id_in_path(request)
-        await self._database.run(partial(_delete_by_id, message_id, _actor(request)))
+        remove = _removal(request, request.query(frozenset({"erase"})))
+        await self._database.run(partial(_remove_by_id, message_id, remove))
         return Response(204)
 
     async def delete_by_key(self, request: Request) -> Response:
-        group, external_id = _key_in_query(request.query(frozenset({"group", "external_id"})))
-        await self._database.run(partial(_delete, group, external_id, _actor(request)))
+        query = request.query(frozenset({"group", "external_id", "erase"}))
+        group, external_id = _key_in_query(query)
+        remove = _removal(request, query)
+        await self._database.run(partial(remove, group, external_id))
         return Response(204)
 
     async def _by_ids(self, ids: Sequence[int]) -> MessagesOut:
@@ -183,15 +188,29 @@ def _actor(request: Request) -> Actor:
     return Actor.of_key(request.key)
 
 
-def _delete_by_id(message_id: int, actor: Actor) -> None:
+Removal = Callable[[str, str], object]
+
+
+def _removal(request: Request, query: dict[str, str]) -> Removal:
+    """What is to be done with a message, named by the backend's ids of group and message."""
+    wish = query.get("erase", "false")
+    if wish not in ("true", "false"):
+        raise _bad("erase", "must be true or false")
+    if wish == "false":
+        return partial(_delete, _actor(request))
+    key = erasing_key(request)
+    return lambda group, external_id: erase_message(group=group, external_id=external_id, by=key)
+
+
+def _remove_by_id(message_id: int, remove: Removal) -> None:
     key = key_of_message(message_id)
     if key is None:
         raise _no_such_message()
-    _delete(*key, actor)
+    remove(*key)
 
 
 @transaction.atomic
-def _delete(group: str, external_id: str, actor: Actor) -> Deleted:
+def _delete(actor: Actor, group: str, external_id: str) -> Deleted:
     """Delete, and take the message out of the moderators' queue in the same transaction."""
     deleted = delete_message(group=group, external_id=external_id, actor=actor)
     if deleted.message_ids:

@@ -37,6 +37,12 @@ UNAUTHENTICATED = ProblemKind(
     _("The API key is missing or not valid"),
     _("Send `Authorization: Bearer KEY` with a key that is neither revoked nor expired."),
 )
+NOT_PERMITTED = ProblemKind(
+    "not-permitted",
+    403,
+    _("The API key may not do this"),
+    _("Nothing was done. An admin can make a key that may erase."),
+)
 NOT_FOUND = ProblemKind(
     "not-found",
     404,
@@ -121,6 +127,7 @@ UNAVAILABLE = ProblemKind(
 ALL_KINDS = (
     MALFORMED,
     UNAUTHENTICATED,
+    NOT_PERMITTED,
     NOT_FOUND,
     NO_SUCH_MESSAGE,
     METHOD_NOT_ALLOWED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.utils.translation import gettext_noop as _
 
 from apps.api import problems
+from apps.api.erasing import ErasureOperations
 from apps.api.messages import MessageOperations
 from apps.api.operations import Answer, Operation, Parameter
 from apps.api.people import PeopleOperations
@@ -14,6 +15,7 @@ from apps.api.schemas import (
     AppealOut,
     BatchIn,
     BatchOut,
+    ErasureOut,
     HealthOut,
     MessageIn,
     MessageOut,
@@ -35,6 +37,19 @@ _APPEAL_ID = Parameter(
     "path",
     _("The id that the appeal was answered with."),
     {"type": "string", "pattern": "^[0-9]{1,19}$", "examples": ["12"]},
+)
+_ERASURE_ID = Parameter(
+    "id",
+    "path",
+    _("The id that the erasure was answered with."),
+    {"type": "string", "pattern": "^[0-9]{1,19}$", "examples": ["5"]},
+)
+_ERASE = Parameter(
+    "erase",
+    "query",
+    _("Whether to erase it as well; false unless said."),
+    {"type": "boolean"},
+    is_required=False,
 )
 _KEY_PART = {"type": "string", "minLength": 1, "maxLength": 200}
 _EXAMPLE = {
@@ -142,12 +157,15 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
             summary=_("Delete a message"),
             description=_(
                 "Deletes every revision of the message, those included that come later. Final; "
-                "deleting again changes nothing and answers the same."
+                "deleting again changes nothing and answers the same. With erase=true its texts "
+                "and all that was said about it are erased as well, here and where others quoted "
+                "it, and nothing that comes under its key later is kept; that takes a key that "
+                "may erase."
             ),
             handler=handlers.delete,
-            parameters=(_ID,),
+            parameters=(_ID, _ERASE),
             answer=Answer(204, _("The message is deleted."), None),
-            problems=(problems.NOT_FOUND,),
+            problems=(problems.NOT_FOUND, problems.NOT_PERMITTED),
             example_path="/api/v1/messages/1024",
         ),
         Operation(
@@ -160,9 +178,50 @@ def message_routes(handlers: MessageOperations) -> list[Operation]:
                 "yet: a deletion that overtakes it holds, and the message is never judged."
             ),
             handler=handlers.delete_by_key,
-            parameters=_by_key(is_required=True),
+            parameters=(*_by_key(is_required=True), _ERASE),
             answer=Answer(204, _("The message is deleted, or will be when it comes."), None),
+            problems=(problems.NOT_PERMITTED,),
             example_path="/api/v1/messages?group=guild-7&external_id=m-1001",
+        ),
+    ]
+
+
+def erasure_routes(handlers: ErasureOperations) -> list[Operation]:
+    return [
+        Operation(
+            id="eraseSender",
+            method="DELETE",
+            path="/api/v1/senders",
+            summary=_("Erase a sender"),
+            description=_(
+                "Erases everything of a person: name and id, every message in every group with all "
+                "that was said about it, what others quoted of it, and what the person reported "
+                "and appealed. The name goes at once, messages follow some at a time. What comes "
+                "under the same id afterwards is somebody new's, so stop sending first. Asking "
+                "again is safe. Takes a key that may erase."
+            ),
+            handler=handlers.erase_sender,
+            parameters=(Parameter("sender", "query", _("Your own id of the person."), _KEY_PART),),
+            answer=Answer(
+                202,
+                _("The erasure has begun, or had before."),
+                ErasureOut,
+                {"Location": "Where to ask how far it has come."},
+            ),
+            problems=(problems.NOT_PERMITTED,),
+            example_path="/api/v1/senders?sender=u-17",
+        ),
+        Operation(
+            id="getErasure",
+            method="GET",
+            path="/api/v1/erasures/{id}",
+            summary=_("Ask how far an erasure has come"),
+            description=_("It is done when nothing of the person is left."),
+            handler=handlers.get,
+            parameters=(_ERASURE_ID,),
+            answer=Answer(200, _("The erasure as it stands."), ErasureOut),
+            problems=(problems.NOT_FOUND,),
+            example_path="/api/v1/erasures/5",
         ),
     ]
 

@@ -206,6 +206,19 @@ class AppealOut(msgspec.Struct, frozen=True):
     decided_at: str | None
 
 
+class ErasureOut(msgspec.Struct, frozen=True):
+    """The erasure of a sender as it stands."""
+
+    id: Annotated[str, Meta(description=_("Ours; a string, for it may exceed 2^53."))]
+    status: Annotated[
+        Literal["running", "done"],
+        Meta(description=_("running: the name is gone, messages follow some at a time.")),
+    ]
+    messages: Annotated[int, Meta(description=_("Erased so far, each revision counted by itself."))]
+    requested_at: str
+    finished_at: str | None
+
+
 class ScoresOut(msgspec.Struct, frozen=True):
     """The probability of each label; together 1."""
 

@@ -13,6 +13,7 @@ from django.db import connection
 
 from apps.api.schemas import (
     AppealOut,
+    ErasureOut,
     FallbackOut,
     MessageOut,
     ModelOut,
@@ -20,6 +21,7 @@ from apps.api.schemas import (
     TimingsOut,
     VerdictOut,
 )
+from apps.chat.models import Erasure
 
 _STANDING = """
 SELECT m.id, m.external_id, g.external_id, m.revision, m.deleted_at IS NOT NULL,
@@ -85,6 +87,23 @@ def find_appeal(appeal_id: int) -> AppealOut | None:
         reason=reason or None,
         opened_at=opened_at.isoformat(),
         decided_at=decided_at.isoformat() if decided_at else None,
+    )
+
+
+def find_erasure(erasure_id: int) -> ErasureOut | None:
+    """How far the erasure of a sender has come, or None."""
+    erasure = Erasure.objects.filter(pk=erasure_id).first()
+    return None if erasure is None else as_erasure(erasure)
+
+
+def as_erasure(erasure: Erasure) -> ErasureOut:
+    finished_at = erasure.finished_at
+    return ErasureOut(
+        id=str(erasure.pk),
+        status="done" if finished_at else "running",
+        messages=erasure.messages,
+        requested_at=erasure.requested_at.isoformat(),
+        finished_at=finished_at.isoformat() if finished_at else None,
     )
 
 

@@ -28,18 +28,19 @@ def set_user(*, username: str, role: Role, password: str, by: Actor) -> User:
 
 
 @transaction.atomic
-def add_key(*, name: str, by: Actor) -> tuple[ApiKey, str]:
+def add_key(*, name: str, by: Actor, may_erase: bool = False) -> tuple[ApiKey, str]:
     """A new key and its secret, which can't be shown again.
 
     Args:
         by: Who is on the record for it.
+        may_erase: Whether it may erase messages and senders.
     """
-    key, secret = create_api_key(name=name)
+    key, secret = create_api_key(name=name, may_erase=may_erase)
     record(
         actor=by,
         action="api_key.created",
         target_type="api_key",
         target_id=key.pk,
-        after={"name": name, "prefix": key.prefix},
+        after={"name": name, "prefix": key.prefix, "may_erase": may_erase},
     )
     return key, secret

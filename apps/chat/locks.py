@@ -30,6 +30,17 @@ def buckets_of(groups: Iterable[str]) -> list[int]:
     return sorted({bucket_of(group) for group in groups})
 
 
+def lock_groups(groups: Iterable[str]) -> None:
+    """Keep arrivals in these groups, and whoever deletes or erases there, out until the
+    transaction ends. Take it first of all.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_advisory_xact_lock(%s, bucket)) FROM unnest(%s::integer[]) AS bucket",
+            [DELETION_LOCK, buckets_of(groups)],
+        )
+
+
 def keep_arrivals_out() -> None:
     """Until the transaction ends. Take it first of all: whoever deletes a message holds a bucket
     while it waits for rows.

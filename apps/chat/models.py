@@ -11,6 +11,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext
 
 from apps.policies.models import Policy
 
@@ -18,6 +19,10 @@ CHUNK_ID_BITS = 10
 IDS_PER_CHUNK = 1 << CHUNK_ID_BITS
 
 # Ids of one era are stored about the same time: a million messages at most.
+# Whose the messages of erased senders are, and what comes under an erased message's key. No
+# backend's id is empty.
+NOBODY = ""
+
 _ERA = F("id").bitrightshift(CHUNK_ID_BITS + 12)
 # The order of a sender's messages, newest first, as `message_by_sender` has it.
 NEWEST_OF_SENDER = (_ERA.desc(), F("id").desc())
@@ -41,9 +46,11 @@ class Sender(models.Model):
     external_id = models.CharField(max_length=200, unique=True)
     name = models.CharField(max_length=200, blank=True)
     created_at = models.DateTimeField(db_default=Now())
+    # Nobody any more: one whose erasure is under way, or NOBODY.
+    erased_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
-        return self.name or self.external_id
+        return gettext("(erased)") if self.erased_at else self.name or self.external_id
 
 
 class Message(models.Model):
@@ -89,15 +96,30 @@ class Message(models.Model):
             ),
             # Which of a batch are edits: their older revisions leave the review queue.
             models.Index(fields=["id"], condition=Q(revision__gt=1), name="message_revised"),
+            # Who quotes a message that is erased.
+            models.Index(
+                fields=["group", "reply_to"],
+                condition=~Q(reply_to="") & ~Q(quoted_text=""),
+                name="message_quoting",
+            ),
         ]
+
+    @property
+    def is_erased(self) -> bool:
+        """No message comes without a text, so one that has none had it taken away."""
+        return not self.text
 
 
 class Deletion(models.Model):
-    """A message that is deleted for good, also for revisions that come later or first."""
+    """A message that is deleted for good, also for revisions that come later or first.
+
+    With `erased_at` nothing of what it says is kept, now or when it comes.
+    """
 
     group = models.ForeignKey(Group, on_delete=models.PROTECT, db_index=False)
     external_id = models.CharField(max_length=200)
     deleted_at = models.DateTimeField(db_default=Now())
+    erased_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -148,3 +170,30 @@ class Chunk(models.Model):
     @property
     def first_id(self) -> int:
         return self.id << CHUNK_ID_BITS
+
+
+class Erasure(models.Model):
+    """The erasure of one sender: asked for, under way, or done (`finished_at`).
+
+    How far it has come needs no mark: what is left are the messages that still name `sender`.
+    """
+
+    sender = models.ForeignKey(Sender, null=True, on_delete=models.SET_NULL, db_index=False)
+    # The backend's id of the person, for what names them by it; emptied when it is done.
+    external_id = models.CharField(max_length=200, blank=True)
+    # Messages erased so far, each revision by itself.
+    messages = models.PositiveBigIntegerField(default=0)
+    # Who asked, for the audit record.
+    actor_kind = models.CharField(max_length=8)
+    actor_id = models.BigIntegerField(null=True)
+    actor_name = models.CharField(max_length=150)
+    requested_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            # What is still to be done.
+            models.Index(
+                fields=["id"], condition=Q(finished_at__isnull=True), name="erasure_under_way"
+            )
+        ]

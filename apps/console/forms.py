@@ -135,6 +135,12 @@ class NewKeyForm(forms.Form):
         widget=forms.DateInput(attrs={"type": "date"}),
     )
 
+    may_erase = forms.BooleanField(
+        required=False,
+        label=_("May erase"),
+        help_text=_("Messages and senders, with all that was said."),
+    )
+
     def clean_expires_on(self) -> datetime | None:
         """The end of the chosen day."""
         day = self.cleaned_data["expires_on"]

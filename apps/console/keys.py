@@ -14,14 +14,20 @@ from apps.audit.services import Actor, record
 
 
 @transaction.atomic
-def create_key(user: User, *, name: str, expires_at: datetime | None) -> tuple[ApiKey, str]:
+def create_key(
+    user: User, *, name: str, expires_at: datetime | None, may_erase: bool = False
+) -> tuple[ApiKey, str]:
     """A new key and its secret, which can't be shown again.
 
     Raises:
-        PermissionDenied: The user may not edit keys.
+        PermissionDenied: The user may not edit keys, or not erase and so let nobody erase.
     """
     require(user, Permission.KEYS_EDIT)
-    key, secret = create_api_key(name=name, created_by=user, expires_at=expires_at)
+    if may_erase:
+        require(user, Permission.ERASE)
+    key, secret = create_api_key(
+        name=name, created_by=user, expires_at=expires_at, may_erase=may_erase
+    )
     _audit(user, "api_key.created", key)
     return key, secret
 
@@ -50,5 +56,10 @@ def _audit(user: User, action: str, key: ApiKey) -> None:
         action=action,
         target_type="api_key",
         target_id=key.pk,
-        after={"name": key.name, "prefix": key.prefix, "expires_at": expires},
+        after={
+            "name": key.name,
+            "prefix": key.prefix,
+            "expires_at": expires,
+            "may_erase": key.may_erase,
+        },
     )

@@ -17,6 +17,7 @@ Change = Literal[
     "escalated",
     "reported",
     "checked",
+    "erased",
 ]
 
 

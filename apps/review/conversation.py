@@ -39,6 +39,11 @@ class SeenMessage:
     decision: Outcome | None
     is_judged: bool = False
 
+    @property
+    def is_erased(self) -> bool:
+        """As of `Message`."""
+        return not self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
@@ -80,7 +85,8 @@ UNION ALL
 """  # noqa: S608
 _SEEN = """
 SELECT listed.part, message.id, coalesce(nullif(chat_group.name, ''), chat_group.external_id),
-  coalesce(nullif(sender.name, ''), sender.external_id), message.text, message.received_at,
+  CASE WHEN sender.erased_at IS NULL
+    THEN coalesce(nullif(sender.name, ''), sender.external_id) ELSE '' END, message.text, message.received_at,
   message.deleted_at IS NOT NULL, decision.action, decision.label,
   verdict.action, verdict.label, verdict.acting_label
 FROM ({listed}) AS listed

@@ -5,10 +5,11 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from apps.review.services import retention, tally, waves, wellbeing
+from apps.review.services import erasure, retention, tally, waves, wellbeing
 
 # Shorter than the half minute between two of these tasks, and than a warm shutdown waits.
 RETENTION_FOR_S = 4.0
+ERASURE_FOR_S = 4.0
 
 
 @shared_task
@@ -22,6 +23,12 @@ def expire_messages() -> None:
     before = retention.cutoff(timezone.now())
     if before is not None:
         retention.expire(before=before, for_s=RETENTION_FOR_S)
+
+
+@shared_task(ignore_result=True, expires=5)
+def erase_senders() -> None:
+    """Some of what is still to be erased; the rest next time."""
+    erasure.carry_on(for_s=ERASURE_FOR_S)
 
 
 @shared_task(ignore_result=True, expires=3600)

@@ -148,7 +148,11 @@ async def test_any_batch_is_answered_as_described(api: Api, items: list[Any]) ->
 
 
 @FUZZ
-@given(query=st.dictionaries(st.sampled_from(["ids", "group", "external_id", "x"]), st.text()))
+@given(
+    query=st.dictionaries(
+        st.sampled_from(["ids", "group", "external_id", "erase", "x"]), st.text() | st.just("true")
+    )
+)
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_any_query_is_answered_as_described(
     api: Api, query: dict[str, str], method: str

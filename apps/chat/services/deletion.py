@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from apps.audit.services import Actor, record
-from apps.chat.locks import DELETION_LOCK, bucket_of
+from apps.chat.locks import lock_groups
 from apps.chat.models import CHUNK_ID_BITS, Chunk, Deletion, Group, Message
 
 
@@ -32,12 +32,11 @@ def delete_message(*, group: str, external_id: str, actor: Actor) -> Deleted:
         external_id: the backend's id of the message.
         actor: who deletes, for the audit record.
     """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [DELETION_LOCK, bucket_of(group)])
+    lock_groups([group])
     group_row, _ = Group.objects.get_or_create(external_id=group)
     revisions = Message.objects.filter(group=group_row, external_id=external_id)
     message_ids = list(revisions.order_by("revision").values_list("id", flat=True))
-    _wait_for_verdicts(message_ids)
+    wait_for_verdicts(message_ids)
     now = timezone.now()
     deletion, is_new = Deletion.objects.get_or_create(
         group=group_row, external_id=external_id, defaults={"deleted_at": now}
@@ -55,7 +54,7 @@ def delete_message(*, group: str, external_id: str, actor: Actor) -> Deleted:
     return Deleted(is_new=True, message_ids=message_ids)
 
 
-def _wait_for_verdicts(message_ids: list[int]) -> None:
+def wait_for_verdicts(message_ids: list[int]) -> None:
     """Lock the chunks: whoever stores verdicts holds them, and then looks for deletions.
 
     So either the deletion is seen and no verdict stored, or the verdict, with all that follows

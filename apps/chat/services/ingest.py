@@ -1,8 +1,9 @@
 """Storing what backends send: many messages, one transaction, each key once.
 
 Three statements whatever the number of messages: lock and number, insert, and, only when some
-were not stored, find out why. The messages travel as one JSON parameter, which costs the client
-a third of what arrays cost (see docs/architecture.md for the ways measured).
+were not stored, find out why; two more for groups and senders that are new to this process. The
+messages travel as one JSON parameter, which costs the client a third of what arrays cost (see
+docs/architecture.md for the ways measured).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from django.db import connection, transaction
 from apps.chat.backlog import TURN, plan_chunks
 from apps.chat.known import RecentNames
 from apps.chat.locks import DELETION_LOCK, buckets_of
-from apps.chat.models import CHUNK_ID_BITS
+from apps.chat.models import CHUNK_ID_BITS, NOBODY
 
 _ATTEMPTS = 3
 
@@ -127,16 +128,31 @@ SELECT nextval('chat_chunk_number')
 FROM generate_series(1, %s), (SELECT count(*) FROM locked) AS done
 """  # noqa: S608
 
+# Whether what a reply quotes is erased. Not EXISTS, and with a limit: the planner would take it
+# for cheaper to read all deletions, while its statistics are from before there were many.
+_QUOTED_IS_ERASED = """coalesce((SELECT e.erased_at IS NOT NULL FROM chat_deletion e
+    WHERE e.group_id = g.id AND e.external_id = {reply_to} LIMIT 1), false)"""
+
 # Sorted by key: two requests with the same keys wait for each other in one order, not a circle.
+# What comes under the key of an erased message, or quotes one, is stored without what it says.
 _INSERT = f"""
 WITH stored AS (
   INSERT INTO chat_message (id, group_id, external_id, revision, sender_id, text, quoted_text,
     reply_to, metadata, sent_at, deleted_at)
-  SELECT i.id, g.id, i.x, i.r, s.id, i.t, i.q, i.p, i.m, i.d,
-    (SELECT d.deleted_at FROM chat_deletion d WHERE d.group_id = g.id AND d.external_id = i.x)
+  SELECT i.id, g.id, i.x, i.r, s.id,
+    CASE WHEN d.is_erased THEN '' ELSE i.t END,
+    CASE WHEN i.q = '' OR d.is_erased THEN ''
+      WHEN i.p <> '' AND {_QUOTED_IS_ERASED.format(reply_to="i.p")} THEN '' ELSE i.q END,
+    CASE WHEN d.is_erased THEN '' ELSE i.p END,
+    CASE WHEN d.is_erased THEN NULL ELSE i.m END,
+    i.d, d.deleted_at
   FROM {_INPUT}
     JOIN chat_group g ON g.external_id = i.g
-    JOIN chat_sender s ON s.external_id = i.s
+    LEFT JOIN LATERAL (
+      SELECT deleted_at, erased_at IS NOT NULL AS is_erased FROM chat_deletion
+      WHERE group_id = g.id AND external_id = i.x LIMIT 1
+    ) AS d ON true
+    JOIN chat_sender s ON s.external_id = CASE WHEN d.is_erased THEN '{NOBODY}' ELSE i.s END
   ORDER BY g.id, i.x COLLATE "C", i.r, i.id
   ON CONFLICT (group_id, external_id, revision) DO NOTHING
   RETURNING id, deleted_at IS NOT NULL AS is_deleted
@@ -155,16 +171,30 @@ WITH stored AS (
 SELECT id, is_deleted FROM stored
 """  # noqa: S608
 
-# A deleted message answers a repeat whatever it says: what it said may be erased by now.
+# A deleted message answers a repeat whatever it says: what it said may be erased by now. So does
+# one whose sender's erasure has not come to it yet, and a quotation that was taken away.
 _FIND_FIRST = f"""
-SELECT i.id, m.id, m.deleted_at IS NOT NULL,
-  m.deleted_at IS NOT NULL
-    OR (m.text = i.t AND m.quoted_text = i.q AND s.external_id = i.s)
+SELECT i.id, m.id, gone.is_gone,
+  gone.is_gone OR (m.text = i.t AND s.external_id = i.s AND (m.quoted_text = i.q
+    OR (m.quoted_text = '' AND {_QUOTED_IS_ERASED.format(reply_to="m.reply_to")})))
 FROM {_INPUT}
   JOIN chat_group g ON g.external_id = i.g
   JOIN chat_message m ON m.group_id = g.id AND m.external_id = i.x AND m.revision = i.r
   JOIN chat_sender s ON s.id = m.sender_id
+  CROSS JOIN LATERAL (
+    SELECT m.deleted_at IS NOT NULL OR s.erased_at IS NOT NULL AS is_gone
+  ) AS gone
 """  # noqa: S608
+
+_FIND_ERASED = """
+SELECT i.g, i.x FROM unnest(%s::text[], %s::text[]) AS i (g, x)
+  JOIN chat_group g ON g.external_id = i.g
+  CROSS JOIN LATERAL (
+    SELECT erased_at FROM chat_deletion
+    WHERE group_id = g.id AND external_id = i.x LIMIT 1
+  ) AS d
+WHERE d.erased_at IS NOT NULL
+"""
 
 _ADD_GROUPS = """
 INSERT INTO chat_group (external_id, name)
@@ -253,9 +283,22 @@ class _Ingest:
         if groups:
             cursor.execute(_ADD_GROUPS, [list(groups)])
         if senders:
+            senders = self._without_erased(cursor, messages, senders)
             cursor.execute(_ADD_SENDERS, [list(senders), list(senders.values())])
         self._names.groups.update(groups)
         self._names.senders.update(senders)
+
+    def _without_erased(
+        self, cursor: psycopg.Cursor[Any], messages: list[NewMessage], senders: dict[str, str]
+    ) -> dict[str, str]:
+        """Of `senders` those who send more than what is erased: a repeat brings back no name."""
+        theirs = [message for message in messages if message.sender in senders]
+        keys = [message.group for message in theirs], [message.external_id for message in theirs]
+        cursor.execute(_FIND_ERASED, keys)
+        erased = set(cursor.fetchall())
+        if not erased:
+            return senders
+        return _sender_names([m for m in theirs if (m.group, m.external_id) not in erased])
 
 
 def _sender_names(messages: list[NewMessage]) -> dict[str, str]:

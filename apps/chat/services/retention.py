@@ -41,9 +41,13 @@ def forget_senders(*, before: datetime, after_id: int = 0, rows: int = BATCH_ROW
     all_below = _settled_below()
     written = Exists(Message.objects.filter(sender=OuterRef("pk")))
     absent = list(
-        Sender.objects.filter(~Q(written), pk__in=ids, created_at__lt=before).values_list(
-            "pk", flat=True
-        )
+        Sender.objects.filter(
+            ~Q(written),
+            pk__in=ids,
+            created_at__lt=before,
+            # The nobody of erased messages, and whose erasure is under way.
+            erased_at__isnull=True,
+        ).values_list("pk", flat=True)
     )
     if not absent:
         return Forgotten(0, last_id)

@@ -31,7 +31,9 @@ def keys(request: SignedInRequest) -> HttpResponse:
     if not form.is_valid():
         return _keys_page(request, form, status=UNPROCESSABLE)
     data = form.cleaned_data
-    key, secret = create_key(request.user, name=data["name"], expires_at=data["expires_on"])
+    key, secret = create_key(
+        request.user, name=data["name"], expires_at=data["expires_on"], may_erase=data["may_erase"]
+    )
     return _keys_page(request, NewKeyForm(), made=key, secret=secret)
 
 

@@ -17,7 +17,7 @@ from apps.review.grams import indexed
 from apps.review.language import guess
 from apps.review.models import Cause, ReviewItem, ReviewState
 from apps.review.ranking import base_priority, rank
-from apps.review.services.joint import join
+from apps.review.services.joint import close_all, join
 from apps.review.services.reports import carry_over
 from apps.review.services.waves import Places, place
 from apps.scoring.claims import array_literal, raw_cursor
@@ -209,8 +209,7 @@ def withdraw(*, message_ids: Sequence[int]) -> int:
         .order_by("pk")
         .values_list("pk", flat=True)
     )
-    for item in ReviewItem.objects.filter(pk__in=open_ids):
-        close(item, ReviewState.WITHDRAWN)
+    close_all(open_ids, ReviewState.WITHDRAWN)
     announce("withdrawn", open_ids)
     return len(open_ids)
 

@@ -18,7 +18,9 @@ class Subject:
 
 
 def newest_revision(subject: Subject) -> Message:
-    """The message as it stands in the chat now.
+    """The message as it stands in the chat now, locked until the caller's transaction ends.
+
+    Else what is taken from its text, to find it by, could be written after it was erased.
 
     Raises:
         NoSuchMessageError: There is none, or it was deleted.
@@ -32,7 +34,8 @@ def newest_revision(subject: Subject) -> Message:
         revisions = Message.objects.filter(
             group__external_id=subject.group, external_id=subject.external_id
         )
-    newest = revisions.order_by("-revision").first()
+    locked = revisions.select_for_update(of=("self",), no_key=True)
+    newest = locked.order_by("-revision").first()
     if newest is None:
         raise NoSuchMessageError
     if newest.deleted_at is not None:

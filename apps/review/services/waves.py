@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -17,7 +17,7 @@ from apps.accounts.permissions import Permission, require
 from apps.audit.services import Actor, record
 from apps.review.announce import announce
 from apps.review.errors import ItemWithdrawnError, LeaseLostError
-from apps.review.models import JointDecision, ReviewItem, ReviewState, Wave
+from apps.review.models import JointDecision, ReviewItem, ReviewState, Wave, WaveBand
 from apps.review.near import Print, essence, is_alike, prints
 from apps.review.queue import QueueFilters, waiting
 from apps.review.reading import as_read
@@ -283,6 +283,34 @@ def take_out(user: User, item_id: int, member_id: int, *, token: UUID) -> None:
     announce("reopened", [member.pk])
 
 
+def leave(item_ids: Sequence[int]) -> None:
+    """Take items, whose texts are erased, out of their waves; the caller has locked both.
+
+    A wave keeps the print of its first text, which may be one of theirs. So it gets that of the
+    oldest open member that is left, and is forgotten when there is none: a later copy starts anew.
+    """
+    items = ReviewItem.objects.filter(pk__in=item_ids, wave__isnull=False)
+    left = set(items.values_list("wave", flat=True))
+    items.update(wave=None)
+    for wave in Wave.objects.filter(pk__in=left).order_by("pk"):
+        members = ReviewItem.objects.filter(wave=wave, state=ReviewState.OPEN).order_by("pk")
+        first = members.select_related("message").first()
+        printed = None if first is None else prints([essence(as_read([first.message.text])[0])])[0]
+        if printed is None:
+            _forget([wave.pk])
+        elif printed.signature != bytes(wave.signature):
+            _print_anew(wave, printed)
+
+
+def _print_anew(wave: Wave, printed: Print) -> None:
+    WaveBand.objects.filter(band__in=wave.bands, wave_id=wave.pk).delete()
+    wave.signature, wave.bands = printed.signature, list(printed.bands)
+    wave.save(update_fields=["signature", "bands"])
+    WaveBand.objects.bulk_create(
+        [WaveBand(band=band, wave_id=wave.pk) for band in set(printed.bands)]
+    )
+
+
 def forget_old(*, limit: int = FORGET_BATCH) -> int:
     """Drop old waves in which nobody waits; returns how many. A later copy starts a new one."""
     now = timezone.now()
@@ -296,7 +324,11 @@ def forget_old(*, limit: int = FORGET_BATCH) -> int:
     with transaction.atomic():
         locked = old.select_for_update(skip_locked=True, of=("self",))
         ids = list(locked.values_list("pk", flat=True)[:limit])
-        with connection.cursor() as cursor:
-            cursor.execute(_FORGET_BANDS, [ids])
-        Wave.objects.filter(pk__in=ids).delete()
+        _forget(ids)
     return len(ids)
+
+
+def _forget(wave_ids: Sequence[int]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET_BANDS, [list(wave_ids)])
+    Wave.objects.filter(pk__in=wave_ids).delete()

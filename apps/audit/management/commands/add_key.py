@@ -16,7 +16,14 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="the backend, as people will see it")
+        parser.add_argument(
+            "--may-erase", action="store_true", help="let it erase messages and senders, too"
+        )
 
     def handle(self, *args: object, **options: Any) -> None:
-        _, secret = add_key(name=options["name"], by=Actor.system("manage.py add_key"))
+        _, secret = add_key(
+            name=options["name"],
+            by=Actor.system("manage.py add_key"),
+            may_erase=options["may_erase"],
+        )
         self.stdout.write(secret)

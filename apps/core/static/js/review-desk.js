@@ -314,7 +314,8 @@ class ReviewDesk extends HTMLElement {
 
   #live = ({ detail: { events } }) => {
     const current = this.#card;
-    for (const { kind, ids } of events) {
+    for (const { kind, ids, count } of events) {
+      if (kind === "erased") this.#forget(ids, count);
       if (ids.includes(Number(current.dataset.item))) this.#openItemChanged(kind);
       if (this.#ahead && ids.includes(Number(this.#ahead.dataset.item)) && ENDS_IT.has(kind)) this.#dropAhead();
     }
@@ -327,6 +328,25 @@ class ReviewDesk extends HTMLElement {
     else if (kind === "opened") this.#take(this.#card.dataset.takeUrl); // judged anew
     // News may be late, and the item one's own again since: asking tells.
     else this.#extend(this.#card);
+  }
+
+  // What is read beside the open message, here and on the next card: without a new card, which
+  // would cost the note that is being written. Only when there were too many to be told of all.
+  #forget(ids, count) {
+    if (count > ids.length) return this.#readAnew();
+    for (const place of [this, this.#ahead].filter(Boolean)) {
+      for (const id of ids) {
+        for (const shown of place.querySelectorAll(`[data-message="${id}"] :is(.text, .who)`)) shown.textContent = this.dataset.wordErased;
+      }
+    }
+  }
+
+  #readAnew() {
+    if (this.#card.dataset.state === "leased") this.#take(this.#card.dataset.takeUrl);
+    else this.#look();
+    if (!this.#ahead) return;
+    this.#release(this.#ahead);
+    this.#dropAhead();
   }
 
   #gap = () => {
