@@ -1,7 +1,7 @@
 """Erasing messages and senders, with everything that says what they said or who they were.
 
 What was decided stays on record, as ids, labels and actions; words and names of people go.
-Where they can be stands in docs/fairness.md; a test looks for them in every column that there is.
+Where they can be stands in docs/erasure.md; a test looks for them in every column that there is.
 
 A message is erased in one transaction. A sender may have very many, so their name goes at once and
 their messages follow, some at a time, each time with all that hangs on them. What is left to do is
