@@ -86,7 +86,8 @@ UNION ALL
 _SEEN = """
 SELECT listed.part, message.id, coalesce(nullif(chat_group.name, ''), chat_group.external_id),
   CASE WHEN sender.erased_at IS NULL
-    THEN coalesce(nullif(sender.name, ''), sender.external_id) ELSE '' END, message.text, message.received_at,
+    THEN coalesce(nullif(sender.name, ''), sender.external_id) ELSE '' END,
+  message.text, message.received_at,
   message.deleted_at IS NOT NULL, decision.action, decision.label,
   verdict.action, verdict.label, verdict.acting_label
 FROM ({listed}) AS listed
