@@ -3,7 +3,8 @@
 Each is a bare WebSocket on an event loop, with the rules of `live-link.js`: frames are numbered, a
 jump or a new epoch is a gap, a lost connection is tried again after a random part of a wait that
 doubles. A frame that another viewer had before is compared byte by byte instead of parsed again, so
-that what is measured is the server and not this process.
+that what is measured is the server and not this process. How late this process is itself is
+measured too: by how much a timer fires after its time.
 
 Commands come as JSON lines on standard input, each is answered by one line.
 """
@@ -36,6 +37,7 @@ CONNECTING_AT_ONCE = 32
 # What a stalled browser's machine may hold back before the server notices.
 STALLED_RECEIVE_BYTES = 4_096
 FRAMES_REMEMBERED = 64
+TICK_S = 0.02
 TEXT, CLOSE, PING, PONG = 0x1, 0x8, 0x9, 0xA
 _LINK_JS = Path(__file__).resolve().parent.parent / "apps/core/static/js/live-link.js"
 
@@ -58,6 +60,7 @@ class Parsed:
     has_events: bool
     verdicts: int
     since_s: float
+    sent_s: float
 
     @classmethod
     def of(cls, payload: bytes) -> Parsed:
@@ -71,6 +74,7 @@ class Parsed:
             bool(events),
             sum(e["count"] for e in events) if frame["topic"] == "verdicts" else 0,
             min((e["since_s"] for e in events), default=0.0),
+            frame["sent_s"],
         )
 
 
@@ -85,7 +89,11 @@ class Crowd:
     longest_wait_s: float = field(default_factory=lambda: _from_page("LONGEST_WAIT_MS"))
     viewers: list[Viewer] = field(default_factory=list)
     remembered: dict[tuple[bytes, int], Parsed] = field(default_factory=dict)
+    # From commit to receipt; of it, until the frame was sent, and from then on.
     lag: LatencySketch = field(default_factory=LatencySketch)
+    until_sent: LatencySketch = field(default_factory=LatencySketch)
+    since_sent: LatencySketch = field(default_factory=LatencySketch)
+    late: LatencySketch = field(default_factory=LatencySketch)
     frames: int = 0
     bytes: int = 0
     differing: int = 0
@@ -96,7 +104,7 @@ class Crowd:
 
     def parsed(self, payload: bytes) -> Parsed:
         # The number stands at the front; a greeting repeats the last one and is shorter.
-        key = payload[: payload.index(b'"events"')], len(payload)
+        key = payload[: payload.index(b'"sent_s"')], len(payload)
         found = self.remembered.get(key)
         if found is None:
             found = self.remembered[key] = Parsed.of(payload)
@@ -115,17 +123,26 @@ class Crowd:
             "closes": dict(self.closes),
             "verdicts": [v.verdicts for v in self.viewers],
             "gaps": [v.gaps for v in self.viewers],
-            "lag": {name: self.lag.quantile(q) for name, q in (("p50", 0.5), ("p99", 0.99))},
-            "lag_max": self.lag.max_ms,
+            "open": [v.is_open for v in self.viewers],
+            "lag": _quantiles(self.lag),
+            "until_sent": _quantiles(self.until_sent),
+            "since_sent": _quantiles(self.since_sent),
+            "late": _quantiles(self.late),
             "tried_at_s": self.tried_at_s,
             "opened_at_s": self.opened_at_s,
         }
         if reset:
-            self.lag, self.frames, self.bytes, self.differing = LatencySketch(), 0, 0, 0
+            self.frames = self.bytes = self.differing = 0
+            self.lag, self.until_sent = LatencySketch(), LatencySketch()
+            self.since_sent, self.late = LatencySketch(), LatencySketch()
             self.closes, self.tried_at_s, self.opened_at_s = Counter(), [], []
             for viewer in self.viewers:
                 viewer.verdicts = viewer.gaps = 0
         return told
+
+
+def _quantiles(sketch: LatencySketch) -> dict[str, float | None]:
+    return {name: sketch.quantile(q) for name, q in (("p50", 0.5), ("p99", 0.99))}
 
 
 class Viewer(asyncio.Protocol):
@@ -252,7 +269,10 @@ class Viewer(asyncio.Protocol):
         if frame.has_events:
             self.verdicts += frame.verdicts
             if frame.topic == "verdicts" and not self.may_stall:
-                crowd.lag.add(max(0.0, (time.time() - frame.since_s) * 1000))
+                now_s = time.time()
+                crowd.lag.add(max(0.0, (now_s - frame.since_s) * 1000))
+                crowd.until_sent.add(max(0.0, (frame.sent_s - frame.since_s) * 1000))
+                crowd.since_sent.add(max(0.0, (now_s - frame.sent_s) * 1000))
 
 
 def _frame_end(buffer: bytes, at: int) -> tuple[int, int] | None:
@@ -287,6 +307,13 @@ async def _connect(crowd: Crowd, count: int, stalling: int) -> None:
     await asyncio.gather(*map(open_, crowd.viewers))
 
 
+async def _watch_the_clock(crowd: Crowd) -> None:
+    while True:
+        due_s = time.monotonic() + TICK_S
+        await asyncio.sleep(TICK_S)
+        crowd.late.add(max(0.0, (time.monotonic() - due_s) * 1000))
+
+
 async def _obey(crowd: Crowd, command: dict[str, Any]) -> dict[str, Any]:
     stalling = [viewer for viewer in crowd.viewers if viewer.may_stall]
     match command["do"]:
@@ -310,12 +337,15 @@ async def _obey(crowd: Crowd, command: dict[str, Any]) -> dict[str, Any]:
 async def main(url: str, cookie: str) -> None:
     address = urlsplit(url)
     crowd = Crowd(address.hostname or "", address.port or 80, cookie)
+    # Kept in a name, or it may be collected.
+    ticking = asyncio.create_task(_watch_the_clock(crowd))
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
     while line := await reader.readline():
         print(json.dumps(await _obey(crowd, json.loads(line))), flush=True)
+    ticking.cancel()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Telling browsers what changed: from any process, merged, numbered, never the truth itself.
 
     service, in its transaction ──publish()──on commit──▶ Publisher (one thread a process)
-        ──channel layer, ten messages a second──▶ Hub (one a web process)
+        ──channel layer, twenty messages a second──▶ Hub (one a web process)
         ──frames, four a second a topic at most──▶ LiveConsumer ──▶ browser
 
 Channel layers drop messages silently, so each hop is numbered. A publisher numbers what it sends
@@ -12,11 +12,12 @@ whatever was lost, and nothing needs to be stored.
 Events carry ids and counts, never message text: a topic whose frames shall show more registers a
 frame builder, which reads it from PostgreSQL once a frame for all viewers.
 
-A frame: `{"topic", "epoch", "seq", "events": [{"kind", "count", "ids", "payload", "since_s"}],
-"content"}`. Events of one kind are merged: counts add up, the newest `IDS_KEPT` ids and the last
-payload stay, `since_s` is the Unix time of the first one's commit. The first frame after
-subscribing has no events, gives the numbers to go on from, and says in `quiet_s` for how long
-nothing was heard of the topic: a page that is older than that was made before the last news.
+A frame: `{"topic", "epoch", "seq", "sent_s", "events": [{"kind", "count", "ids", "payload",
+"since_s"}], "content"}`. Events of one kind are merged: counts add up, the newest `IDS_KEPT` ids
+and the last payload stay, `since_s` is the Unix time of the first one's commit, `sent_s` that of
+the frame itself. The first frame after subscribing has no events, gives the numbers to go on from,
+and says in `quiet_s` for how long nothing was heard of the topic: a page that is older than that
+was made before the last news.
 
 A frame is encoded once, down to the bytes of the socket, and those bytes go to every viewer whose
 server takes them as they are (`WIRE_EXTENSION`, `moderation_site/sockets.py`).
@@ -51,7 +52,7 @@ OPERATE = "operate"
 # Per kind and frame; the count says how many there were.
 IDS_KEPT = 100
 # Together the next two are the oldest that anything in a frame can be, but for the work itself.
-PUBLISH_EVERY_S = 0.1
+PUBLISH_EVERY_S = 0.05
 BEACON_EVERY_S = 2.0
 FRAME_EVERY_S = 0.25
 # Frames that may wait for one viewer: at four a second, about four seconds of a stalled browser.
@@ -369,6 +370,7 @@ class Feed:
         self._pending: Pending = {}
         self._has_gap = False
         self._wake = asyncio.Event()
+        self._sent_at_s = -math.inf
         self._task = asyncio.create_task(self._run(), name=f"live-feed-{topic}")
 
     def add(self, viewer: Viewer, view: str, quiet_s: float) -> None:
@@ -389,35 +391,52 @@ class Feed:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        """Takes what came at a steady pace, so that the time of making a frame is not waited for
+        twice; yet no two frames go out closer together than that."""
         while True:
             await self._wake.wait()
             self._wake.clear()
+            taken_at_s = time.monotonic()
             await self._send_frame()
-            await asyncio.sleep(FRAME_EVERY_S)
+            await _sleep_until(taken_at_s + FRAME_EVERY_S)
 
     async def _send_frame(self) -> None:
         events, self._pending = list(self._pending.values()), {}
-        shown = await self._shown(events)
+        content = await self._content(events)
+        await _sleep_until(self._sent_at_s + FRAME_EVERY_S)
         # Nobody comes or goes between here and the last offer.
+        shown = self._shown(content)
+        self._sent_at_s = time.monotonic()
         self._seq += 2 if self._has_gap else 1
         self._has_gap = False
-        frames = {view: self._encode(view, events, content) for view, content in shown.items()}
+        frames = {view: self._encode(view, events, each) for view, each in shown.items()}
         for viewer, view in self.viewers.items():
             viewer.offer(frames[view])
 
-    async def _shown(self, events: Sequence[Event]) -> dict[str, Any]:
-        """What the frame says in each view that somebody has."""
+    async def _content(self, events: Sequence[Event]) -> Any:
         made = _contents.get(self.topic)
         if made is None or not events:
-            return dict.fromkeys(self.viewers.values())
+            return None
         try:
-            content = await made.build(events)
-            return {view: made.views[view](content) for view in set(self.viewers.values())}
+            return await made.build(events)
         except Exception:
             log.exception("A live frame of %s could not be filled", self.topic)
             # The viewers refetch, and see in the page itself what is wrong.
             self._has_gap = True
-            return dict.fromkeys(self.viewers.values())
+            return None
+
+    def _shown(self, content: Any) -> dict[str, Any]:
+        """What the frame says in each view that somebody has."""
+        watched = set(self.viewers.values())
+        if content is None:
+            return dict.fromkeys(watched)
+        try:
+            views = _contents[self.topic].views
+            return {view: views[view](content) for view in watched}
+        except Exception:
+            log.exception("A live frame of %s could not be shown", self.topic)
+            self._has_gap = True
+            return dict.fromkeys(watched)
 
     def _encode(self, view: str, events: Sequence[Event], content: Any, **more: float) -> Frame:
         text = json.dumps(
@@ -426,6 +445,7 @@ class Feed:
                 # Who comes back with another view than before has missed what that one shows.
                 "epoch": f"{self._epoch}.{view}" if view else self._epoch,
                 "seq": self._seq,
+                "sent_s": round(time.time(), 3),
                 "events": [event.to_json() for event in events],
                 "content": content,
                 **more,
@@ -434,6 +454,10 @@ class Feed:
             ensure_ascii=False,
         )
         return Frame.of(text)
+
+
+async def _sleep_until(at_s: float) -> None:
+    await asyncio.sleep(max(0.0, at_s - time.monotonic()))
 
 
 class Hub:

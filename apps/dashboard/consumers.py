@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
@@ -18,6 +18,9 @@ from apps.core import realtime
 from apps.dashboard import feed, selectors
 from apps.dashboard.presenting import figures_context
 from apps.scoring.feed import shown_ids
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # The view of the verdicts of those who may read messages: `realtime.PLAIN` has no text in it.
 WITH_TEXT = "text"
@@ -46,6 +49,13 @@ class OperateConsumer(realtime.LiveConsumer):
         return True
 
 
+async def _in_thread(read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Not in the one thread in which all sockets' database code runs: frames would wait there
+    behind each other, and behind hundreds of viewers whose rights are read anew."""
+    made: T = await database_sync_to_async(read, thread_sensitive=False)(*arguments, **named)
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """A sample of a frame's new verdicts, and how many there were."""
@@ -56,7 +66,7 @@ class Sampled:
 
 async def read_verdicts(events: Sequence[realtime.Event]) -> Sampled:
     """A frame's content, read once for all who watch."""
-    rows = await database_sync_to_async(feed.rows_of)(shown_ids(events))
+    rows = await _in_thread(feed.rows_of, shown_ids(events))
     return Sampled(sum(event.count for event in events), rows)
 
 
@@ -94,7 +104,7 @@ def figures_in(language: str) -> realtime.FrameBuilder:
     """
 
     async def build(events: Sequence[realtime.Event]) -> dict[str, str]:
-        return {"html": await database_sync_to_async(_figures_html)(language)}
+        return {"html": await _in_thread(_figures_html, language)}
 
     return build
 
@@ -106,5 +116,5 @@ def _figures_html(language: str) -> str:
 
 async def chart_points(events: Sequence[realtime.Event]) -> list[dict[str, Any]]:
     """A frame's content: the newest points of the charts."""
-    overview = await database_sync_to_async(selectors.overview)()
+    overview = await _in_thread(selectors.overview)
     return [asdict(point) for point in overview.history[-POINTS_SENT:]]

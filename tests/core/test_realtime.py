@@ -320,7 +320,7 @@ async def test_view_that_fails_shows_nothing_and_makes_viewers_refetch(
         say("done", 1)
         frame = await next_frame(socket)
     assert (frame["seq"], frame["content"]) == (number + 2, None)
-    assert "could not be filled" in caplog.text
+    assert "could not be shown" in caplog.text
 
 
 async def test_viewer_whose_rights_change_is_sent_to_connect_anew(
