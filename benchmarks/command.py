@@ -16,10 +16,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 import benchmarks
+
+WIDER_THAN_ALL = 10_000  # characters
 
 
 def names() -> list[str]:
@@ -73,7 +76,10 @@ def show(console: Console, result: Mapping[str, Any]) -> None:
         console.print(figures)
     for name, value in result.items():
         if _is_rows(value):
-            console.print(_rows(name, value))
+            table = _rows(name, value)
+            unbounded = console.options.update(max_width=WIDER_THAN_ALL)
+            fits = console.measure(table, options=unbounded).maximum <= console.width
+            console.print(table if fits else _turned(name, value))
 
 
 def _is_rows(value: object) -> bool:
@@ -81,11 +87,25 @@ def _is_rows(value: object) -> bool:
 
 
 def _rows(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    columns = list(dict.fromkeys(column for row in rows for column in row))
+    columns = _columns(rows)
     table = Table(*columns, title=name)
     for row in rows:
         table.add_row(*(_text(row.get(column, "")) for column in columns))
     return table
+
+
+def _turned(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A line a figure, for rows with more figures than there is room for side by side."""
+    figure = Column("figure", no_wrap=True)
+    trials = (str(number) for number in range(1, len(rows) + 1))
+    table = Table(figure, *trials, title=name, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in _columns(rows):
+        table.add_row(column, *(_text(row.get(column, "")) for row in rows))
+    return table
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(column for row in rows for column in row))
 
 
 def _text(value: object) -> str:
