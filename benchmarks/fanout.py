@@ -159,7 +159,7 @@ def _crowd(ready: dict[str, Any]) -> Iterator[Crowd]:
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.fanout_viewers", ready["url"]],
         cwd=PROJECT,
-        env={**os.environ, "FANOUT_COOKIE": _cookie(ready)},
+        env={**os.environ, "FANOUT_COOKIE": cookie(ready)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -171,7 +171,8 @@ def _crowd(ready: dict[str, Any]) -> Iterator[Crowd]:
         process.wait()
 
 
-def _cookie(ready: dict[str, Any]) -> str:
+def cookie(ready: dict[str, Any]) -> str:
+    """What a browser of the signed-in admin sends."""
     for handler in signed_in(ready, "admin").handlers:
         if isinstance(handler, HTTPCookieProcessor):
             jar: http.cookiejar.CookieJar = handler.cookiejar

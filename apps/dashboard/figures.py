@@ -66,6 +66,8 @@ class ReplicaRow:
     in_flight: int
     latency_ms: float | None
     queue_depth: int | None
+    # Of all calls of all callers in the last five seconds, as the server adds them up.
+    mean_queue_ms: float | None
     version: str
     # Of the server's machine, 0 to 1; None where its metrics do not tell.
     cpu_share: float | None
@@ -277,6 +279,7 @@ def _replica_row(views: Sequence[Mapping[str, Any]]) -> ReplicaRow:
         in_flight=sum(view["in_flight"] for view in views),
         latency_ms=max(latencies, default=None),
         queue_depth=max(depths, default=None),
+        mean_queue_ms=_newest(views, "mean_queue_ms"),
         version=worst["version"],
         **_server_load(views),
         processes=len(views),
@@ -285,11 +288,15 @@ def _replica_row(views: Sequence[Mapping[str, Any]]) -> ReplicaRow:
 
 
 def _server_load(views: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """As the worker tells that looked last."""
-    told = [view for view in views if view.get("server_load")]
-    newest = max(told, key=lambda view: view["checked_at_s"], default=None)
-    load = newest["server_load"] if newest else {}
+    load = _newest(views, "server_load") or {}
     return {name: load.get(name) for name in SERVER_LOADS}
+
+
+def _newest(views: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """As the worker tells that looked last, of those that can tell."""
+    told = [view for view in views if view.get(name) is not None]
+    newest = max(told, key=lambda view: view["checked_at_s"], default=None)
+    return newest[name] if newest else None
 
 
 def _badness(view: Mapping[str, Any]) -> tuple[int, int]:

@@ -199,6 +199,7 @@ def _replicas(replicas: Sequence[ReplicaRow]) -> Iterator[Metric]:
     in_flight = _by_replica("replica_calls_in_flight", "Calls in flight, all workers")
     latency = _by_replica("replica_latency_seconds", "Slowest worker's moving average")
     queued = _by_replica("replica_requests_queued", "Requests in Triton's own queue")
+    waited = _by_replica("replica_queue_seconds", "Mean wait in Triton's own queue, last seconds")
     loads = {name: _by_replica(*_LOAD_NAMES[name]) for name in SERVER_LOADS}
     for replica in replicas:
         for state in ReplicaStatus:
@@ -210,10 +211,12 @@ def _replicas(replicas: Sequence[ReplicaRow]) -> Iterator[Metric]:
             latency.add_metric([replica.name], replica.latency_ms / 1000)
         if replica.queue_depth is not None:
             queued.add_metric([replica.name], replica.queue_depth)
+        if replica.mean_queue_ms is not None:
+            waited.add_metric([replica.name], replica.mean_queue_ms / 1000)
         for name, family in loads.items():
             if (share := getattr(replica, name)) is not None:
                 family.add_metric([replica.name], share)
-    yield from (status, breaker, in_flight, latency, queued, *loads.values())
+    yield from (status, breaker, in_flight, latency, queued, waited, *loads.values())
 
 
 def _by_replica(name: str, text: str) -> GaugeMetricFamily:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Q
 from django.db.models.fields.json import KeyTransform
@@ -22,12 +23,25 @@ _SAMPLED_AFTER = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
+class TritonMeans:
+    """What one replica did for all its callers in the five seconds around a batch.
+
+    Triton adds up how long calls wait in its queue; of a single call it tells nothing.
+    """
+
+    replica: str
+    queue_ms: float
+    batch: float
+
+
+@dataclass(frozen=True, slots=True)
 class SlowBatch:
     """One of them, and when and by whom it was told; `rows` are some of its messages."""
 
     at: datetime
     process: str
     trace: BatchTrace
+    triton: Sequence[TritonMeans] = ()
     rows: Sequence[feed.Row] = ()
 
     @property
@@ -59,19 +73,28 @@ def read_moment(since: datetime, until: datetime, *, now: datetime, with_message
     """
     first = max(since, now - KEPT_FOR)
     rows = StageSample.objects.filter(at__gte=first, at__lt=until + _SAMPLED_AFTER)
-    found = [
-        (at, process, batch)
-        for at, process, batches in rows.values_list(
-            "at", "process", KeyTransform("slow_batches", "payload")
-        )
+    told = rows.values_list(
+        *("at", "process"),
+        *(KeyTransform(name, "payload") for name in ("slow_batches", "replicas")),
+    )
+    traced = [
+        SlowBatch(at, process, BatchTrace.from_json(batch), _triton_means(replicas))
+        for at, process, batches, replicas in told
         for batch in batches or ()
     ]
-    traced = [SlowBatch(at, process, BatchTrace.from_json(batch)) for at, process, batch in found]
     traced.sort(key=lambda slow: slow.trace.total_ms, reverse=True)
     slowest = traced[:MOST_BATCHES]
     if with_messages:
         slowest = [_with_messages(slow) for slow in slowest]
     return Moment(since, until, until > now - KEPT_FOR, slowest)
+
+
+def _triton_means(replicas: Sequence[Mapping[str, Any]]) -> list[TritonMeans]:
+    return [
+        TritonMeans(view["name"], view["mean_queue_ms"], view["mean_batch"])
+        for view in replicas or ()
+        if view.get("mean_queue_ms") is not None and view.get("mean_batch") is not None
+    ]
 
 
 def _with_messages(slow: SlowBatch) -> SlowBatch:
@@ -83,4 +106,4 @@ def _with_messages(slow: SlowBatch) -> SlowBatch:
         return slow
     verdicts = Verdict.objects.filter(of_chunks).order_by("-total_ms", "message_id")
     rows = feed.rows_of_verdicts(verdicts, MESSAGES_SHOWN)
-    return SlowBatch(slow.at, slow.process, slow.trace, rows)
+    return replace(slow, rows=rows)

@@ -157,7 +157,7 @@ LOADS = {"cpu_share": 0.5, "memory_share": 0.25, "gpu_share": 0.75, "gpu_memory_
 
 def busy(now: datetime) -> None:
     """One process of each role, with every figure that there is."""
-    told = replica(queue_depth=12, server_load=LOADS, checked_at_s=1.0)
+    told = replica(queue_depth=12, mean_queue_ms=4.0, server_load=LOADS, checked_at_s=1.0)
     counts = {"hedges": 2, "shed": 3, "rejected": 4, "verdicts": 1, "claimed": 1}
     gauges = {"retry_budget": 7.5, "in_flight_batches": 2}
     store(
@@ -197,8 +197,9 @@ def test_load_of_each_replicas_machine_is_told_and_nothing_where_it_is_not_known
     told = {name: value(series, f"replica_{name}_ratio", replica="triton-1") for name in _SHORT}
     assert told == {name: LOADS[f"{name}_share"] for name in _SHORT}
     assert value(series, "replica_requests_queued", replica="triton-1") == 12
+    assert value(series, "replica_queue_seconds", replica="triton-1") == 0.004
     of_other = {name for name, labels in series if ("replica", "triton-2") in labels}
-    assert not any(name.endswith(("_ratio", "_queued")) for name in of_other)
+    assert not any(name.endswith(("_ratio", "_queued", "queue_seconds")) for name in of_other)
 
 
 _SHORT = ("cpu", "memory", "gpu", "gpu_memory")

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from apps.accounts.models import Role
 from apps.chat.models import CHUNK_ID_BITS
-from apps.dashboard.moments import MOST_BATCHES, read_moment
+from apps.dashboard.moments import MOST_BATCHES, TritonMeans, read_moment
 from apps.scoring.slowest import KEPT_A_SECOND, BatchTrace, CallTrace, Slowest
-from tests.dashboard.samples import sample, store
+from tests.dashboard.samples import replica, sample, store
 from tests.factories import UserFactory, VerdictFactory
 
 MOMENT = "/operate/moment/"
@@ -61,6 +61,15 @@ class TestReading:
             ("worker-2", 70),
             ("worker-1", 5),
         ]
+
+    def test_what_triton_adds_up_stands_beside_a_batch_as_means(self) -> None:
+        now = timezone.now()
+        knows = replica("triton-1", mean_queue_ms=12.5, mean_batch=3.0)
+        says_nothing = replica("triton-2", mean_queue_ms=None, mean_batch=None)
+        batches = [trace().to_json()]
+        store(sample(now, replicas=[knows, says_nothing], slow_batches=batches))
+        (slow,) = read_moment(now, now, now=now, with_messages=False).batches
+        assert slow.triton == [TritonMeans("triton-1", queue_ms=12.5, batch=3.0)]
 
     def test_never_more_than_a_few(self) -> None:
         now = timezone.now()
