@@ -71,8 +71,7 @@ class Batch(Generic[Item]):
     reason: str
     sent_s: float
     overdue_s: float  # from then on it holds up nobody
-    outstanding: int  # calls, when it left
-    limit: int  # the pacing's, then
+    limit: int  # the pacing's, when it left
     waits_ms: list[float] = field(init=False)  # of each call, until the batch left
     # The latest of its calls': a hasty one must not end the call of the others.
     deadline_s: float = field(init=False)
@@ -84,10 +83,6 @@ class Batch(Generic[Item]):
         deadlines_s = {waiter.deadline_s for waiter in self.waiters}  # a set: often there is one
         self.deadline_s = max(deadlines_s)
         self.next_deadline_s = min(deadlines_s)
-
-    def mean_age_s(self, now_s: float) -> float:
-        """How long ago its calls arrived."""
-        return now_s - self.sent_s + sum(self.waits_ms) / len(self.waits_ms) / 1000
 
     def take_expired(self, now_s: float) -> list[Waiter[Item]]:
         if self.next_deadline_s > now_s:
@@ -161,6 +156,8 @@ class BatchPolicy(Generic[Item]):
         self._deadlines: _Deadlines[Item] = _Deadlines()
         self._in_flight: dict[int, Batch[Item]] = {}
         self._items_in_flight = 0
+        self._ended_s = -math.inf  # the last batch
+        self._answered = 0  # calls of small batches, until the next that tells something
         self._is_closing = False
         self.queued = 0
         self.pacing = Pacing(config.max_in_flight_batches)
@@ -256,19 +253,24 @@ class BatchPolicy(Generic[Item]):
         reason = self._reason_to_leave(now_s)
         if reason is None or (only_full and reason not in ("full", "share")):
             return None
-        outstanding = self.outstanding
+        if not self._in_flight:
+            self._tell_of_pause(now_s)
         waiters = self._take(self._target())
         batch = Batch(
             waiters,
             reason,
             now_s,
             overdue_s=now_s + self._patience_s(len(waiters)),
-            outstanding=outstanding,
             limit=self.pacing.limit,
         )
         self._in_flight[id(batch)] = batch
         self._items_in_flight += len(waiters)
         return batch
+
+    def _tell_of_pause(self, now_s: float) -> None:
+        """Callers that turn round take less time than a batch; a longer pause is want of calls."""
+        if now_s - self._ended_s > self.pacing.expected_s(self.queued):
+            self.pacing.pause()
 
     @property
     def max_batch(self) -> int:
@@ -363,8 +365,11 @@ class BatchPolicy(Generic[Item]):
     def succeeded(self, batch: Batch[Item], now_s: float) -> None:
         """The servers have answered."""
         self.pacing.succeeded(len(batch.waiters), now_s - batch.sent_s)
+        self._ended_s = now_s
+        self._answered += len(batch.waiters)
         if len(batch.waiters) >= self._least_batch:  # with fewer there is nothing to split
-            self.pacing.observe(batch.limit, batch.mean_age_s(now_s) / batch.outstanding)
+            self.pacing.observe(batch.limit, now_s, self._answered)
+            self._answered = 0
         self._forget(batch)
 
     def failed(self, batch: Batch[Item], *, is_overload: bool) -> None:

@@ -6,6 +6,7 @@ It knows no clock: the tests run it against simulated servers.
 from __future__ import annotations
 
 import statistics
+from collections import deque
 from enum import Enum, auto
 
 __all__ = ["Pacing"]
@@ -29,32 +30,37 @@ class Pacing:
     or one fewer is tried for a few batches, now and then, and kept if it was better than both what
     came before it and what came after it: load that comes and goes must not decide.
 
-    What counts is the mean time from a call's arrival to its answer over the number of calls
-    outstanding. By Little's law that is the inverse of the throughput, at any load.
+    What counts is the pace: seconds for each call answered, while there are calls. Each is taken
+    over as many batches as may be in flight, since those that left together end together.
+
+    A trial is paid for by its callers. So it ends as soon as a few batches say clearly that it is
+    worse (or better), and trials become rare while nothing better is found: the first comes after
+    a dozen batches, since nothing is known yet, in the end there is one in a thousand.
     """
 
-    _WINDOW = 12  # batches that are compared
-    _GLIMPSE, _HOPELESS = 4, 1.25  # a trial that is so much worse after so few batches ends there
-    _SETTLING = 4  # batches that a change distorts
-    _RUN, _LONGEST_RUN = 48, 1024  # batches between trials: ever more while none is better
+    _WINDOW = 12  # batches that are compared, unless fewer are clear enough
+    _GLIMPSE, _CLEARLY = 4, 1.25  # so few are, from such a ratio on
+    _FIRST_RUN, _LONGEST_RUN = 12, 1024  # batches between trials
     _BETTER = 0.9  # one more must be worth it: what waits here can still be sorted, or leave
 
     def __init__(self, ceiling: int, *, first: int = 2) -> None:
         self._ceiling = ceiling
         self._usual = min(first, ceiling)
-        self._is_growing = True  # the direction of the next trial
+        self._is_growing = False  # the direction of the next trial
         self._latency_s: dict[int, float] = {}
-        self._start_run(self._RUN)
+        self._ends: deque[tuple[float, int]] = deque()  # when, and how many were answered by then
+        self._answered = 0
+        self._start_run(self._FIRST_RUN)
 
     def _start_run(self, run: int) -> None:
-        self._run = run
+        self._run = max(self._FIRST_RUN, min(run, self._LONGEST_RUN))
         self._enter(_Phase.RUN, self._usual)
 
     def _enter(self, phase: _Phase, limit: int) -> None:
         self._phase = phase
         self.limit = limit
         self._paces_s: list[float] = []
-        self._unsettled = self._SETTLING
+        self._unsettled = max(limit, self._usual)  # until none is in flight beside others'
 
     def expected_s(self, size: int) -> float:
         """What a batch of this size takes at present; 0 before anything was measured."""
@@ -69,35 +75,51 @@ class Pacing:
         known_s = self._latency_s.setdefault(size_class, latency_s)
         self._latency_s[size_class] += _SMOOTHING * (min(latency_s, 2 * known_s) - known_s)
 
-    def observe(self, limit: int, pace_s: float) -> None:
-        """Learn from a batch.
+    def pause(self) -> None:
+        """For want of calls nothing was in flight."""
+        self._ends.clear()
+
+    def observe(self, limit: int, now_s: float, answered: int) -> None:
+        """Learn from a batch that has ended.
 
         Args:
             limit: the limit when it left.
-            pace_s: seconds from its calls' arrival to their answer, per call outstanding.
+            now_s: the time.
+            answered: how many calls were answered since the last one.
         """
+        self._answered += answered
+        self._ends.append((now_s, self._answered))
+        while len(self._ends) > self.limit + 1:
+            self._ends.popleft()
         if limit != self.limit:
             return
         if self._unsettled:
             self._unsettled -= 1
             return
-        self._paces_s.append(pace_s)
+        if len(self._ends) <= self.limit:
+            return
+        since_s, before = self._ends[0]
+        self._paces_s.append((now_s - since_s) / (self._answered - before))
         match self._phase:
             case _Phase.RUN if len(self._paces_s) >= self._run:
                 self._before_s = self._pace_s()
                 self._try_another()
-            case _Phase.TRIAL if len(self._paces_s) >= self._WINDOW or self._is_hopeless():
+            case _Phase.TRIAL if self._is_told_from(self._before_s):
                 self._end_trial()
-            case _Phase.CHECK if len(self._paces_s) >= self._WINDOW:
+            case _Phase.CHECK if self._is_told_from(self._tried_s):
                 self._judge(self._pace_s())
 
     def _pace_s(self) -> float:
         """The median: one stalled batch says nothing."""
         return statistics.median(self._paces_s[-self._WINDOW :])
 
-    def _is_hopeless(self) -> bool:
-        is_time = len(self._paces_s) == self._GLIMPSE
-        return is_time and self._pace_s() > self._HOPELESS * self._before_s
+    def _is_told_from(self, other_s: float) -> bool:
+        """Enough has been seen to say which is better."""
+        if len(self._paces_s) >= self._WINDOW:
+            return True
+        if len(self._paces_s) < self._GLIMPSE:
+            return False
+        return not other_s / self._CLEARLY < self._pace_s() < other_s * self._CLEARLY
 
     def _try_another(self) -> None:
         more = min(self._ceiling, self._usual + max(1, self._usual // 3))
@@ -125,16 +147,16 @@ class Pacing:
     def _judge(self, usual_s: float) -> None:
         if self._is_better_than(usual_s):
             self._usual = self._tried
-            self._start_run(self._RUN)
+            self._start_run(self._run // 4)
         else:
             self._reject()
 
     def _reject(self) -> None:
         self._is_growing = not self._is_growing
-        self._start_run(min(2 * self._run, self._LONGEST_RUN))
+        self._start_run(2 * self._run)
 
     def failed(self, *, is_overload: bool) -> None:
         """A batch failed. Overload halves the limit; other failures say nothing about it."""
         if is_overload:
             self._usual = max(1, self._usual // 2)
-            self._start_run(self._RUN)
+            self._start_run(self._FIRST_RUN)

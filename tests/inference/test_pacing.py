@@ -100,7 +100,7 @@ class Fixed(Pacing):
     def __init__(self, limit: int) -> None:
         super().__init__(limit, first=limit)
 
-    def observe(self, limit: int, pace_s: float) -> None:
+    def observe(self, limit: int, now_s: float, answered: int) -> None:
         pass
 
 
@@ -140,13 +140,26 @@ def test_a_herd_of_more_than_a_batch_is_split_evenly():
 # ---- what it learns, batch by batch
 
 
+class Times:
+    """Batches that end one after the other, each of one call."""
+
+    def __init__(self, pacing: Pacing) -> None:
+        self.pacing = pacing
+        self.now_s = 0.0
+
+    def settle(self, pace_s: Callable[[int], float], batches: int) -> list[int]:
+        """The limit after each batch, when a call is answered every `pace_s(limit)` seconds."""
+        seen = []
+        for _ in range(batches):
+            limit = self.pacing.limit
+            self.now_s += pace_s(limit)
+            self.pacing.observe(limit, self.now_s, 1)
+            seen.append(self.pacing.limit)
+        return seen
+
+
 def settle(pacing: Pacing, pace_s: Callable[[int], float], batches: int) -> list[int]:
-    """The limit after each batch, when a call takes `pace_s(limit)` per call outstanding."""
-    seen = []
-    for _ in range(batches):
-        pacing.observe(pacing.limit, pace_s(pacing.limit))
-        seen.append(pacing.limit)
-    return seen
+    return Times(pacing).settle(pace_s, batches)
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 4, 8, 11])
@@ -173,15 +186,27 @@ def test_one_more_must_be_worth_it():
     assert max(seen) <= 3
 
 
-def test_what_the_times_did_is_not_put_down_to_the_trial():
+def test_what_the_times_did_is_not_put_down_to_the_trial() -> None:
     """The machine gets quicker in the middle of a trial: back at the usual number it is, too."""
     pacing = Pacing(16, first=2)
+    times = Times(pacing)
     while pacing.limit == 2:
-        pacing.observe(2, 1.0)
-    tried = pacing.limit
-    assert tried in settle(pacing, lambda _: 0.5, 1)
-    seen = settle(pacing, lambda _: 0.5, 40)
+        times.settle(lambda _: 1.0, 1)
+    seen = times.settle(lambda _: 0.5, 40)
+    assert seen[0] != 2
     assert seen[-1] == 2
+
+
+def test_a_pause_is_not_put_down_to_the_number() -> None:
+    pacing = Pacing(16, first=1)
+    times = Times(pacing)
+    times.settle(lambda n: 1 / min(n, 2), 2_000)
+    assert statistics.mode(times.settle(lambda n: 1 / min(n, 2), 100)) == 2
+    for _ in range(200):  # calls come in crowds of a few batches, with pauses of any length between
+        times.settle(lambda n: 1 / min(n, 2), 8)
+        pacing.pause()
+        times.now_s += 1_000 if pacing.limit == 2 else 1
+    assert statistics.mode(times.settle(lambda n: 1 / min(n, 2), 100)) == 2
 
 
 def test_it_keeps_to_its_ceiling():
