@@ -46,13 +46,15 @@ class Own:
 # Answers to blind checks count like decisions, and their ids are of one row with them.
 _OWN = """
 WITH made AS (
-  SELECT id, decided_at, is_joined, false AS is_answer FROM review_decision
+  SELECT id, decided_at, false AS is_answer, NOT is_joined AND reverses_id IS NULL AND NOT EXISTS (
+    SELECT FROM review_appeal WHERE result_id = decision.id
+  ) AS is_first FROM review_decision AS decision
   WHERE moderator_id = %(user)s AND undone_at IS NULL AND decided_at >= %(since)s
   UNION ALL
-  SELECT id, decided_at, false, true FROM review_checkanswer
+  SELECT id, decided_at, true, true FROM review_checkanswer
   WHERE moderator_id = %(user)s AND undone_at IS NULL AND decided_at >= %(since)s
 ), newest AS (
-  SELECT id, is_answer FROM made WHERE decided_at > %(undoable_since)s AND NOT is_joined
+  SELECT id, is_answer FROM made WHERE decided_at > %(undoable_since)s AND is_first
   ORDER BY id DESC LIMIT 1
 )
 SELECT keymap.keys, care.blurred, care.is_gray, care.holds_to_reveal,

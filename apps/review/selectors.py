@@ -240,7 +240,12 @@ def latest_undoable(user: User, *, since: datetime) -> Decision | CheckAnswer | 
 def _latest(user: User, since: datetime) -> Decision | None:
     return (
         Decision.objects.filter(
-            moderator=user, undone_at__isnull=True, decided_at__gt=since, is_joined=False
+            moderator=user,
+            undone_at__isnull=True,
+            decided_at__gt=since,
+            is_joined=False,
+            reverses__isnull=True,
+            result_of_appeal__isnull=True,
         )
         .order_by("-pk")
         .first()
@@ -269,7 +274,8 @@ def skipped_count(user: User, *, now: datetime) -> int:
 class PastDecision:
     """A decision in somebody's history. `can_undo` within the grace time, reversed afterwards.
 
-    The answer to a blind check is told as that once it can't be taken back any more.
+    The answer to a blind check is told as that once it can't be taken back any more. What closed an
+    appeal is never taken back: somebody was given its reason.
     """
 
     decision: Decision | CheckAnswer
@@ -277,6 +283,7 @@ class PastDecision:
     is_standing: bool
     can_undo: bool
     is_check: bool
+    closes_appeal: bool
     replaced_by: Decision | None
 
 
@@ -286,7 +293,11 @@ def past_decisions(
     """The newest decisions of one person (or of all), one more than a page of HISTORY_PAGE."""
     now = now or timezone.now()
     found = Decision.objects.select_related(
-        "item__message__group", "moderator", "reversed_by__moderator", "joint"
+        "item__message__group",
+        "moderator",
+        "reversed_by__moderator",
+        "joint",
+        "result_of_appeal",
     ).order_by("-pk")
     if moderator is not None:
         found = found.filter(moderator=moderator)
@@ -312,6 +323,7 @@ def _past_answers(moderator: User, before_id: int | None) -> list[CheckAnswer]:
 def _past(decision: Decision | CheckAnswer, undoable_since: datetime) -> PastDecision:
     is_standing = decision.undone_at is None
     is_first = getattr(decision, "reverses_id", None) is None
+    closes_appeal = getattr(decision, "result_of_appeal", None) is not None
     # What joined later is taken back with those it joined, or not at all.
     joint = getattr(decision, "joint", None)
     made_at = joint.decided_at if joint else decision.decided_at
@@ -320,6 +332,7 @@ def _past(decision: Decision | CheckAnswer, undoable_since: datetime) -> PastDec
         message=decision.item.message,
         is_standing=is_standing,
         is_check=isinstance(decision, CheckAnswer),
-        can_undo=is_standing and is_first and made_at > undoable_since,
+        closes_appeal=closes_appeal,
+        can_undo=is_standing and is_first and not closes_appeal and made_at > undoable_since,
         replaced_by=getattr(decision, "reversed_by", None),
     )

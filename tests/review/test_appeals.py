@@ -27,8 +27,10 @@ from apps.review.errors import (
     UndoExpiredError,
 )
 from apps.review.models import Appeal, AppealState, Cause, Decision, ReviewItem, ReviewState
+from apps.review.own import own_facts
 from apps.review.queue import QueueFilters
 from apps.review.queue_page import queue_page
+from apps.review.selectors import latest_undoable
 from apps.review.services.appeals import Opened, decide_appeal, open_appeal
 from apps.review.services.decisions import (
     Choice,
@@ -156,6 +158,18 @@ def test_removal_by_the_policy_becomes_a_persons_decision(
     assert (decided.result, standing.action, standing.moderator) == (standing, choice.action, bob)
     with pytest.raises(UndoExpiredError):
         undo_decision(bob, standing.pk)
+
+
+def test_what_closed_an_appeal_is_not_offered_to_be_taken_back(client: Client, bob: User) -> None:
+    appeal(VerdictFactory(action=Action.REMOVE).message.pk)
+    settle(bob, open_next(bob), UPHOLD)
+    client.force_login(bob)
+    html = client.get("/review/history/").content.decode()
+    assert "decides an appeal" in html
+    assert "Take back" not in html
+    since = timezone.now() - timedelta(hours=1)
+    assert latest_undoable(bob, since=since) is None
+    assert own_facts(bob, today_since=since, undoable_since=since).undoable is None
 
 
 def test_appeal_needs_a_reason_to_be_decided(bob: User, removed: Decision) -> None:
