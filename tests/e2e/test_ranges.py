@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from apps.accounts.models import User
 from apps.review.models import Decision, ReviewItem, ReviewState
+from apps.review.services.keymaps import save_keys
 from tests.e2e.conftest import PHONE, WIDE, SignIn
 from tests.factories import ReviewItemFactory
 
@@ -39,6 +41,20 @@ def test_range_of_40_is_read_decided_without_one_and_taken_back(
     page.keyboard.press("u")
     expect(page.locator("[data-in-range]")).to_have_text("40 messages in the range")
     assert ReviewItem.objects.filter(state=ReviewState.OPEN).count() == 50
+
+
+def test_range_is_taken_back_with_the_key_that_somebody_chose(
+    sign_in: SignIn, items: list[ReviewItem], ann: User
+) -> None:
+    save_keys(ann, {"undo": "z"})
+    page = sign_in(user=ann)
+    page.goto("/review/range/?label=spam&low=0.9&high=1")
+    page.get_by_role("button", name="Remove these as spam").click()
+    page.get_by_role("button", name="Remove 40").click()
+    expect(page.get_by_role("button", name="Undo Z")).to_be_visible()
+    page.keyboard.press("u")
+    page.keyboard.press("z")
+    expect(page.locator("[data-in-range]")).to_have_text("40 messages in the range")
 
 
 def test_range_is_dragged_with_the_pointer(sign_in: SignIn, items: list[ReviewItem]) -> None:

@@ -50,7 +50,7 @@ def show(request: SignedInRequest) -> HttpResponse:
         "chart": score_range.chart(request.user, part),
         "range": read,
         "care": care_of(request.user),
-        "reveal_key": selectors.keys_of(request.user)["reveal"],
+        "keys": selectors.keys_of(request.user),
         "low": min(low, high),
         "high": max(low, high),
         # As number inputs take it, whatever the language writes for a decimal point.

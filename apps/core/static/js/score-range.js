@@ -136,7 +136,7 @@ class ScoreRange extends HTMLElement {
 
   #key = (event) => {
     const isTyping = event.target.closest?.("input:not([type=checkbox]), textarea, select");
-    if (event.key.toLowerCase() !== "u" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key.toLowerCase() !== this.dataset.undoKey || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
     document.querySelector("[data-undo]")?.requestSubmit();
   };
 }
