@@ -30,6 +30,7 @@ urlpatterns = [
     path("items/<int:item_id>/recall/", desk.recall, name="recall"),
     path("items/<int:item_id>/skip/", desk.skip, name="skip"),
     path("items/<int:item_id>/escalate/", desk.escalate, name="escalate"),
+    path("items/<int:item_id>/ask/", desk.ask, name="ask"),
     path("items/<int:item_id>/extend/", desk.extend, name="extend"),
     path("items/<int:item_id>/release/", desk.release, name="release"),
     path("views/", saved_views.save, name="save-view"),

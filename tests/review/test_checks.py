@@ -204,6 +204,7 @@ class TestHandingOut:
     def test_lease_is_extended_released_and_ends_at_sign_out(self, ann: User, bob: User) -> None:
         decided(ann)
         lease = check_for(bob)
+        assert serving.lease_end(bob, lease.item_id, lease.token) == lease.until
         assert serving.extend_lease(bob, lease.item_id, lease.token)
         assert serving.open_item(bob, lease.item_id).item_id == lease.item_id
         assert serving.release_all(bob) == 1

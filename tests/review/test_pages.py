@@ -17,7 +17,7 @@ from django.utils import timezone
 from apps.accounts.models import Role, User
 from apps.audit.models import AuditEvent
 from apps.policies.models import Action, Label
-from apps.review.models import Cause, Decision, ReviewState
+from apps.review.models import Cause, Decision, ReviewItem, ReviewState
 from apps.review.services.decisions import Choice, decide
 from apps.review.services.leases import open_item, open_next, skip
 from apps.webhooks.models import OutboxEvent
@@ -260,6 +260,20 @@ def test_extending_says_what_is_left_and_nothing_of_a_lost_lease(console: Client
     assert console.post(url, {"token": uuid4()}).json() == {"left_ms": None}
 
 
+def test_asking_how_a_lease_stands_does_not_extend_it(console: Client) -> None:
+    item = ReviewItemFactory()
+    token = lease_fields(read(console))["token"]
+    ends = timezone.now() + timedelta(seconds=30)
+    ReviewItem.objects.update(lease_until=ends)
+    url = f"/review/items/{item.pk}/ask/"
+    assert 0 < console.post(url, {"token": token}).json()["left_ms"] <= 30_000
+    assert console.post(url, {"token": uuid4()}).json() == {"left_ms": None}
+    item.refresh_from_db()
+    assert item.lease_until == ends
+    ReviewItem.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert console.post(url, {"token": token}).json() == {"left_ms": 0}
+
+
 def test_closed_tab_gives_the_item_back(console: Client) -> None:
     item = ReviewItemFactory()
     token = lease_fields(read(console))["token"]
@@ -417,6 +431,7 @@ def test_card_without_verdict_scores_or_name_can_be_decided(console: Client, mis
         ("post", "/review/items/1/decide/"),
         ("post", "/review/items/1/skip/"),
         ("post", "/review/items/1/escalate/"),
+        ("post", "/review/items/1/ask/"),
         ("post", "/review/items/1/extend/"),
         ("post", "/review/items/1/release/"),
         ("post", "/review/items/1/recall/"),

@@ -241,6 +241,10 @@ def extend(user: User, item_id: int, token: UUID, now: datetime) -> datetime | N
     return until if held.update(lease_until=until) else None
 
 
+def lease_end(user: User, item_id: int, token: UUID) -> datetime | None:
+    return _held(user, item_id, token).values_list("lease_until", flat=True).first()
+
+
 def release(user: User, item_id: int, token: UUID) -> bool:
     is_released = _held(user, item_id, token).update(lease_until=None, lease_token=None) == 1
     announce("released", [item_id] if is_released else [])

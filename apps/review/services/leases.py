@@ -175,6 +175,15 @@ def extend_lease(
     return until if held.update(lease_until=until) else None
 
 
+def lease_end(user: User, item_id: int, token: UUID) -> datetime | None:
+    """When the user's lease ends, or ended; None if it is not theirs any more."""
+    require(user, Permission.REVIEW)
+    held = ReviewItem.objects.filter(
+        pk=item_id, state=ReviewState.OPEN, leased_by=user, lease_token=token
+    )
+    return held.values_list("lease_until", flat=True).first()
+
+
 @transaction.atomic
 def release_lease(user: User, item_id: int, token: UUID) -> bool:
     """Give an item back. False when the lease was not the user's any more."""

@@ -143,6 +143,10 @@ def extend_lease(user: User, item_id: int, token: UUID) -> datetime | None:
     return until or checks.extend(user, item_id, token, timezone.now())
 
 
+def lease_end(user: User, item_id: int, token: UUID) -> datetime | None:
+    return leases.lease_end(user, item_id, token) or checks.lease_end(user, item_id, token)
+
+
 def release_lease(user: User, item_id: int, token: UUID) -> bool:
     return leases.release_lease(user, item_id, token) or checks.release(user, item_id, token)
 

@@ -243,6 +243,14 @@ def extend(request: SignedInRequest, item_id: int) -> HttpResponse:
 
 @require_POST
 @requires(Permission.REVIEW)
+def ask(request: SignedInRequest, item_id: int) -> HttpResponse:
+    """How the lease stands, as `extend` answers, without a change to it."""
+    until = serving.lease_end(request.user, item_id, token(request))
+    return JsonResponse({"left_ms": ms(until, timezone.now()) if until else None})
+
+
+@require_POST
+@requires(Permission.REVIEW)
 def release(request: SignedInRequest, item_id: int) -> HttpResponse:
     """Give the item back: a tab that closes sends this as a beacon."""
     serving.release_lease(request.user, item_id, token(request))

@@ -9,7 +9,6 @@ class LeaseClock extends HTMLElement {
 
   connectedCallback() {
     this.set(Number(this.dataset.leftMs));
-    this.#timer = setInterval(() => this.#tick(), 250);
   }
 
   disconnectedCallback() {
@@ -19,6 +18,8 @@ class LeaseClock extends HTMLElement {
   set(leftMs) {
     this.#endsAt = performance.now() + leftMs;
     this.#saidLow = false;
+    clearInterval(this.#timer); // it may have run out
+    this.#timer = setInterval(() => this.#tick(), 250);
     this.#tick();
   }
 

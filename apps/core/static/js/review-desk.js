@@ -239,7 +239,16 @@ class ReviewDesk extends HTMLElement {
   // Says with it when the card has just come before somebody.
   async #extend(card, more = {}) {
     if (card.hasAttribute("data-recalled")) return;
-    const response = await this.#post(card.dataset.extendUrl, { token: card.dataset.token, ...more });
+    await this.#hear(card, await this.#post(card.dataset.extendUrl, { token: card.dataset.token, ...more }));
+  }
+
+  // Asks without extending: news of an item is no sign of anybody's work.
+  async #ask(card) {
+    if (card.hasAttribute("data-recalled")) return;
+    await this.#hear(card, await this.#post(card.dataset.askUrl, { token: card.dataset.token }));
+  }
+
+  async #hear(card, response) {
     if (!response?.ok) return;
     const { left_ms: leftMs } = await response.json();
     if (leftMs === null) {
@@ -327,7 +336,7 @@ class ReviewDesk extends HTMLElement {
     if (this.#card.dataset.state !== "leased") this.#look(); // looked at: show how it stands now
     else if (kind === "opened") this.#take(this.#card.dataset.takeUrl); // judged anew
     // News may be late, and the item one's own again since: asking tells.
-    else this.#extend(this.#card);
+    else this.#ask(this.#card);
   }
 
   // What is read beside the open message, here and on the next card: without a new card, which
@@ -349,9 +358,10 @@ class ReviewDesk extends HTMLElement {
     this.#dropAhead();
   }
 
+  // A page that was away may have little left: its clock then says so, and whoever works extends it.
   #gap = () => {
-    if (this.#card.dataset.state === "leased") this.#extend(this.#card);
-    if (this.#ahead) this.#extend(this.#ahead);
+    if (this.#card.dataset.state === "leased") this.#ask(this.#card);
+    if (this.#ahead) this.#ask(this.#ahead);
     this.#moreWork();
   };
 
