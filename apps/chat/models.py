@@ -18,11 +18,11 @@ from apps.policies.models import Policy
 CHUNK_ID_BITS = 10
 IDS_PER_CHUNK = 1 << CHUNK_ID_BITS
 
-# Ids of one era are stored about the same time: a million messages at most.
 # Whose the messages of erased senders are, and what comes under an erased message's key. No
 # backend's id is empty.
 NOBODY = ""
 
+# Ids of one era are stored about the same time: a million messages at most.
 _ERA = F("id").bitrightshift(CHUNK_ID_BITS + 12)
 # The order of a sender's messages, newest first, as `message_by_sender` has it.
 NEWEST_OF_SENDER = (_ERA.desc(), F("id").desc())
