@@ -11,9 +11,10 @@ in which whoever deletes or erases takes them: groups (`locks.py`), chunks, mess
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import uuid4
 
 from django.db import connection
@@ -28,13 +29,15 @@ from apps.chat.models import (
     NEWEST_OF_SENDER,
     NOBODY,
     Chunk,
-    Deletion,
     Erasure,
     Group,
     Message,
     Sender,
 )
 from apps.chat.services.deletion import wait_for_verdicts
+
+# A message, whatever its revision: group and the backend's id.
+Key = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def lock_next_of(sender: Sender, most: int) -> list[Message]:
         )
         if message.pk >> CHUNK_ID_BITS not in taken
     }
-    left = {(m.group_id, m.external_id) for m in revisions if m.pk not in locked}
+    left = keys_of(m for m in revisions if m.pk not in locked)
     return [m for m in locked.values() if (m.group_id, m.external_id) not in left]
 
 
@@ -92,30 +95,47 @@ def _locked(messages: QuerySet[Message], *, skip_locked: bool = False) -> QueryS
 
 
 _REVISIONS = """
-SELECT message.id FROM unnest(%s::bigint[], %s::text[]) AS named (group_id, external_id)
+SELECT message.id
+FROM unnest(%(groups)s::bigint[], %(names)s::text[]) AS named (group_id, external_id)
   JOIN chat_message AS message USING (group_id, external_id)
 """
 
 
-def _revisions_of(keys: Collection[tuple[int, str]]) -> list[Message]:
+def _revisions_of(keys: Collection[Key]) -> list[Message]:
     with connection.cursor() as cursor:
-        cursor.execute(_REVISIONS, [[g for g, _ in keys], [x for _, x in keys]])
+        cursor.execute(_REVISIONS, _columns(keys))
         ids = [id_ for (id_,) in cursor.fetchall()]
     return list(Message.objects.filter(pk__in=ids).only("group_id", "external_id"))
 
 
-def mark_erased(group: Group, external_ids: Collection[str], *, now: datetime) -> int:
+_MARK = """
+INSERT INTO chat_deletion (group_id, external_id, deleted_at, erased_at)
+SELECT group_id, external_id, %(now)s, %(now)s
+FROM unnest(%(groups)s::bigint[], %(names)s::text[]) AS named (group_id, external_id)
+ORDER BY group_id, external_id COLLATE "C"
+ON CONFLICT (group_id, external_id) DO UPDATE SET erased_at = excluded.erased_at
+WHERE chat_deletion.erased_at IS NULL
+RETURNING id
+"""
+
+
+def mark_erased(keys: Collection[Key], *, now: datetime) -> int:
     """Remember that nothing of these messages may be kept; returns of how many that is new.
 
-    The caller holds the group's lock.
+    The caller holds their groups' locks.
     """
     _nobody(now)
-    Deletion.objects.bulk_create(
-        [Deletion(group=group, external_id=x, deleted_at=now) for x in sorted(external_ids)],
-        ignore_conflicts=True,
-    )
-    marks = Deletion.objects.filter(group=group, external_id__in=external_ids, erased_at=None)
-    return marks.update(erased_at=now)
+    with connection.cursor() as cursor:
+        cursor.execute(_MARK, {"now": now, **_columns(keys)})
+        return cursor.rowcount
+
+
+def keys_of(messages: Iterable[Message]) -> set[Key]:
+    return {(message.group_id, message.external_id) for message in messages}
+
+
+def _columns(keys: Collection[Key]) -> dict[str, list[Any]]:
+    return {"groups": [group for group, _ in keys], "names": [name for _, name in keys]}
 
 
 def wipe(messages: Sequence[Message], *, now: datetime, sender: Sender | None = None) -> Wiped:
@@ -143,23 +163,19 @@ def wipe(messages: Sequence[Message], *, now: datetime, sender: Sender | None = 
 
 
 _WIPE_QUOTATIONS = """
-UPDATE chat_message SET quoted_text = ''
-WHERE group_id = %s AND reply_to = ANY(%s) AND reply_to <> '' AND quoted_text <> ''
-RETURNING id
+UPDATE chat_message AS quoting SET quoted_text = ''
+FROM unnest(%(groups)s::bigint[], %(names)s::text[]) AS named (group_id, external_id)
+WHERE quoting.group_id = named.group_id AND quoting.reply_to = named.external_id
+  AND quoting.reply_to <> '' AND quoting.quoted_text <> ''
+RETURNING quoting.id
 """
 
 
 def _wipe_quotations(messages: Sequence[Message]) -> list[int]:
     """Empty what others quoted of these messages; returns in which that was."""
-    keys: dict[int, set[str]] = {}
-    for message in messages:
-        keys.setdefault(message.group_id, set()).add(message.external_id)
-    quoting: list[int] = []
     with connection.cursor() as cursor:
-        for group_id, external_ids in sorted(keys.items()):
-            cursor.execute(_WIPE_QUOTATIONS, [group_id, sorted(external_ids)])
-            quoting += [id_ for (id_,) in cursor.fetchall()]
-    return sorted(quoting)
+        cursor.execute(_WIPE_QUOTATIONS, _columns(keys_of(messages)))
+        return sorted(id_ for (id_,) in cursor.fetchall())
 
 
 def _nobody(now: datetime) -> Sender:

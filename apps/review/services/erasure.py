@@ -23,7 +23,7 @@ from django.utils import timezone
 from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import require_erasing
 from apps.audit.services import Actor, record
-from apps.chat.models import Erasure, Group, Message
+from apps.chat.models import Erasure, Message
 from apps.chat.services import erasure as chat
 from apps.review.announce import announce
 from apps.review.models import (
@@ -98,7 +98,7 @@ def erase_message(*, group: str, external_id: str, by: User | ApiKey | Actor) ->
     """
     actor, now = as_actor(by), timezone.now()
     group_row, revisions = chat.lock_message(group=group, external_id=external_id)
-    is_new = chat.mark_erased(group_row, [external_id], now=now) == 1
+    is_new = chat.mark_erased([(group_row.pk, external_id)], now=now) == 1
     ids = [message.pk for message in revisions]
     if not is_new:
         return ErasedMessage(is_new=False, message_ids=ids)
@@ -218,7 +218,7 @@ def _with_free_items(messages: Sequence[Message]) -> list[Message]:
     # An item that was opened since is of nobody who was locked out: it belongs to a verdict that
     # came before our locks on chunks, or to a report that waits for our lock on the message.
     taken = of_wave.keys() - ours
-    left = {(m.group_id, m.external_id) for m in messages if m.pk in taken}
+    left = chat.keys_of(m for m in messages if m.pk in taken)
     return [m for m in messages if (m.group_id, m.external_id) not in left]
 
 
@@ -230,11 +230,7 @@ def _lock_those_free(rows: QuerySet[Any]) -> set[int]:
 def _erase_messages(
     erasure: Erasure, messages: Sequence[Message], now: datetime, actor: Actor
 ) -> None:
-    keys: dict[int, set[str]] = {}
-    for message in messages:
-        keys.setdefault(message.group_id, set()).add(message.external_id)
-    for group in Group.objects.filter(pk__in=keys):
-        chat.mark_erased(group, keys[group.pk], now=now)
+    chat.mark_erased(chat.keys_of(messages), now=now)
     wiped = chat.wipe(messages, now=now, sender=erasure.sender)
     _erase_around(wiped, actor)
     Erasure.objects.filter(pk=erasure.pk).update(messages=F("messages") + len(messages))
