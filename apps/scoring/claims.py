@@ -41,6 +41,9 @@ class ClaimedChunk:
     waited_ms: float
     suspect_id: int | None
     suspect_attempts: int
+    # Never claimed before, so none of its messages can have a verdict. `attempts` does not tell: it
+    # goes back when a chunk is given back, parts of it judged.
+    is_fresh: bool
 
     @property
     def is_suspect(self) -> bool:
@@ -83,16 +86,16 @@ class WaitingMessage(NamedTuple):
 _CLAIM = """
 WITH hurry AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
 due AS (
-  SELECT id, size, attempts, start_tag FROM chat_chunk
+  SELECT id, size, attempts, start_tag, lease_until IS NULL AS is_fresh FROM chat_chunk
   WHERE lease_until IS NULL OR lease_until < now()
   ORDER BY start_tag, id LIMIT %(chunks)s
   FOR UPDATE SKIP LOCKED
 ), in_line AS (
-  SELECT id, size, attempts, sum(size) OVER line - size AS before,
+  SELECT id, size, attempts, is_fresh, sum(size) OVER line - size AS before,
     first_value(attempts) OVER line >= %(isolate)s AS is_suspect_first
   FROM due WINDOW line AS (ORDER BY start_tag, id ROWS UNBOUNDED PRECEDING)
 ), picked AS (
-  SELECT id FROM in_line, hurry
+  SELECT id, is_fresh FROM in_line, hurry
   WHERE before = 0
     OR (NOT is_suspect_first AND attempts < %(isolate)s AND before + size <= %(messages)s)
 )
@@ -104,7 +107,7 @@ RETURNING chunk.id, chunk.size, chunk.attempts,
   -- Never negative: `now()` is when a transaction began, and a chunk may be stored by one that
   -- began after ours, if ours was kept from its first statement; clocks are also set back.
   greatest(0, extract(epoch FROM clock_timestamp() - chunk.created_at) * 1000)::float8,
-  chunk.suspect_id, chunk.suspect_attempts, chunk.start_tag
+  chunk.suspect_id, chunk.suspect_attempts, picked.is_fresh, chunk.start_tag
 """
 
 # Virtual time goes forward only; a chunk that was claimed before has an old turn.
@@ -184,9 +187,8 @@ def fetch_messages(claim: Claim, *, release_id: int) -> list[WaitingMessage]:
     Looking for verdicts is left out for chunks claimed for the first time: there can't be any,
     and if there were, storing would find out.
     """
-    is_first_time = all(chunk.attempts == 1 for chunk in claim.chunks)
     with connection.wrap_database_errors, raw_cursor() as cursor:
-        if is_first_time:
+        if all(chunk.is_fresh for chunk in claim.chunks):
             cursor.execute(_FETCH, [claim.chunk_ids], binary=True)
         else:
             cursor.execute(_FETCH_UNJUDGED, [claim.chunk_ids, release_id], binary=True)

@@ -90,17 +90,22 @@ class Measurements:
         since_claim_ms: float,
         released: int,
     ) -> None:
-        """A batch is durable. Counts whole batches: no work a message in the common case."""
+        """What a batch came to is durable: nothing, if it was given back or was not ours any more.
+
+        No work a message in the common case, that all of its messages have their verdicts.
+        """
+        self._count(fenced=stored.fenced, released=released)
+        if not stored.verdicts:
+            return
         self._record("store", claim, store_ms)
+        sizes = _stored_sizes(claim, stored.verdicts)
         for message_class, chunks in claim.by_class.items():
             waited_ms = [chunk.waited_ms for chunk in chunks]
-            totals_ms = np.repeat(waited_ms, [chunk.size for chunk in chunks]) + since_claim_ms
+            totals_ms = np.repeat(waited_ms, [sizes[chunk.id] for chunk in chunks]) + since_claim_ms
             self._stages.record_many(f"total:{message_class}", totals_ms)
         kinds = _kinds(stored.verdicts)
         kinds["batch_sizes"] = Counter([batch_bound(claim.size)])
-        self._count(
-            verdicts=len(stored.verdicts), batches=1, fenced=stored.fenced, released=released
-        )
+        self._count(verdicts=len(stored.verdicts), batches=1)
         self._count_kinds(kinds)
 
     def fell_back(self, verdicts: Sequence[StoredVerdict]) -> None:
@@ -172,6 +177,13 @@ class Measurements:
         if self._is_held or self._is_degraded:
             because = BY_HAND if self._is_held else DEGRADED
         return replace(self._gauges, paused_because=because, applied=dict(self._applied))
+
+
+def _stored_sizes(claim: Claim, verdicts: Sequence[StoredVerdict]) -> Mapping[int, int]:
+    """How many messages of each chunk have their verdicts now, none where there is no entry."""
+    if len(verdicts) == claim.size:
+        return {chunk.id: chunk.size for chunk in claim.chunks}
+    return Counter(verdict.chunk_id for verdict in verdicts)
 
 
 def _kinds(verdicts: Sequence[StoredVerdict]) -> dict[str, Counter[str]]:

@@ -257,11 +257,11 @@ class Pipeline:
         claimed_at_s = time.monotonic()
         claim_ms = (claimed_at_s - started_s) * 1000
         self._measured.claimed(claim, claim_ms)
+        if claim.is_suspect:
+            self._try_one_by_one(claim, messages, claimed_at_s)
+            return self._claim_and_send()
         everything = messages
         ruled, messages = rule(everything, self._rulebook)
-        if claim.is_suspect:
-            self._try_one_by_one(claim, ruled, messages, claimed_at_s)
-            return self._claim_and_send()
         batch = _Batch(claim, ruled, [], claimed_at_s, 0.0, len(messages), claim_ms)
         batch.calls = [self._send(part) for part in _cut(messages, settings.SCORING_CALL_SIZE)]
         if everything and not batch.calls and not self._takes_calls():
@@ -281,20 +281,15 @@ class Pipeline:
         return call
 
     def _try_one_by_one(
-        self,
-        claim: Claim,
-        ruled: list[StoredVerdict],
-        messages: Sequence[WaitingMessage],
-        claimed_at_s: float,
+        self, claim: Claim, messages: Sequence[WaitingMessage], claimed_at_s: float
     ) -> None:
         """Judge a chunk that has killed workers: whoever kills again is known by then.
 
-        A worker may also have been killed from outside, so a message is given up only when it
-        was on trial twice before.
+        The lists look at each message by itself as well, and after it was noted: reading a text is
+        what kills, whoever reads it. A worker may also have been killed from outside, so a message
+        is given up only when it was on trial twice before.
         """
         log.warning("Chunk %d has lost its workers; trying its messages singly", claim.chunks[0].id)
-        if ruled:
-            self._store(claim, _Outcome(ruled), claimed_at_s, keep_claim=True)
         for message in sorted(messages):
             tries = suspect(claim, message.id)
             if tries is None:
@@ -303,7 +298,9 @@ class Pipeline:
             if tries > TRIALS:
                 outcome.verdicts.append(self.undetermined(message, reasons.KILLED_WORKERS))
             else:
-                self._receive(claim, self._send([message]), outcome)
+                outcome.verdicts, left = rule([message], self._rulebook)
+                if left:
+                    self._receive(claim, self._send(left), outcome)
             if outcome.failure is not None:
                 pause_s = self._hold_off(outcome.failure)
                 release_chunks(claim, claim.chunk_ids, after_s=pause_s)

@@ -111,8 +111,12 @@ def insert_verdicts(
     tell_viewers(verdicts)
 
 
-_LOCK = "SELECT id FROM chat_chunk WHERE claim_id = %s AND id = ANY(%s) FOR UPDATE"
-_END = "DELETE FROM chat_chunk WHERE claim_id = %s AND id = ANY(%s) RETURNING id"
+# By their ids, as whoever deletes messages locks them.
+_LOCK = "SELECT id FROM chat_chunk WHERE claim_id = %s AND id = ANY(%s) ORDER BY id FOR UPDATE"
+_END = f"""
+WITH ours AS MATERIALIZED ({_LOCK})
+DELETE FROM chat_chunk USING ours WHERE chat_chunk.id = ours.id RETURNING ours.id
+"""  # noqa: S608
 
 
 def _lock_chunks(cursor: Cursor, claim: Claim) -> set[int]:
@@ -124,6 +128,8 @@ def _end_chunks(
     cursor: Cursor, claim: Claim, unfinished: Collection[int], again_after_s: float
 ) -> set[int]:
     """Lock the chunks that are still ours: the finished ones go, the others stay for later."""
+    if unfinished:
+        _lock_chunks(cursor, claim)
     finished = [id_ for id_ in claim.chunk_ids if id_ not in unfinished]
     cursor.execute(_END, [claim.id, finished])
     held = {id_ for (id_,) in cursor.fetchall()}

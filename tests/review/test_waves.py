@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
@@ -588,6 +591,70 @@ def test_deletion_and_decision_at_once_leave_nothing_open(attempt: int) -> None:
     results = in_threads(2, act)
     assert not any(isinstance(result, Exception) for result in results)
     assert ReviewState.OPEN not in states(ids)
+
+
+@contextmanager
+def another_session() -> Iterator[psycopg.Connection[Any]]:
+    """Somebody else's transaction, rolled back in the end."""
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        yield other
+        other.rollback()
+
+
+_LOCK = "SELECT FROM review_reviewitem WHERE message_id = %s FOR UPDATE"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whoever_takes_a_wave_waits_for_no_member_with_an_old_lease(ann: User, bob: User) -> None:
+    """They have an item locked already: whoever withdraws both would wait for them in turn."""
+    first, second = taken_in(offers(2))
+    lapsed(bob, first)
+    with another_session() as withdrawing:
+        withdrawing.execute(_LOCK, [first])
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '2s'")
+        try:
+            assert open_next(ann) is None
+        finally:
+            connection.close()
+        withdrawing.execute(f"{_LOCK} NOWAIT", [second])
+    lease = open_next(ann)
+    assert lease is not None
+    assert not ReviewItem.objects.filter(leased_by=bob).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whoever_opens_a_member_locks_by_ids(ann: User, bob: User) -> None:
+    first, second = taken_in(offers(2))
+    lapsed(bob, second)
+    with another_session() as withdrawing, ThreadPoolExecutor(1) as pool:
+        withdrawing.execute(_LOCK, [first])
+        opening = pool.submit(_closing, lambda: open_item(ann, first))
+        while not is_waited_for(withdrawing):
+            assert not opening.done()
+        withdrawing.execute(f"{_LOCK} NOWAIT", [second])
+        withdrawing.rollback()
+        assert opening.result().item_id == first
+    assert not ReviewItem.objects.filter(leased_by=bob).exists()
+
+
+def is_waited_for(session: psycopg.Connection[Any]) -> bool:
+    """Whether another session waits for what this one has locked."""
+    waiting = "SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    return session.execute(waiting).fetchone() is not None
+
+
+def _closing(work: Callable[[], Lease]) -> Lease:
+    try:
+        return work()
+    finally:
+        connection.close()
+
+
+def lapsed(user: User, item_id: int) -> None:
+    """A lease that ran out, as when a browser went away."""
+    open_item(user, item_id)
+    ReviewItem.objects.filter(pk=item_id).update(lease_until=timezone.now() - timedelta(minutes=5))
 
 
 # ---------- forgetting ----------

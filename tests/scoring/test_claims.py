@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from apps.audit.models import ActorKind
 from apps.audit.services import Actor
-from apps.chat.models import Chunk
+from apps.chat.models import Chunk, Message
 from apps.chat.services import delete_message
 from apps.scoring.claims import (
     Claim,
@@ -22,7 +22,7 @@ from apps.scoring.claims import (
     release_chunks,
     suspect,
 )
-from tests.factories import active_release
+from tests.factories import VerdictFactory, active_release
 from tests.scoring.conftest import Say
 
 
@@ -131,6 +131,17 @@ def test_released_chunk_waits_and_counts_no_attempt(say: Say) -> None:
     assert not has_due_chunks()
     expire_leases()
     assert [chunk.attempts for chunk in claim().chunks] == [1]
+
+
+def test_what_was_judged_of_a_released_chunk_is_not_fetched_again(say: Say) -> None:
+    judged_id, _ = say("judged", "waits")
+    claimed = claim()
+    assert texts_of(claimed) == {"judged", "waits"}
+    VerdictFactory(message=Message.objects.get(pk=judged_id))
+    release_chunks(claimed, claimed.chunk_ids, after_s=-1)
+    again = claim()
+    assert again.chunks[0].attempts == 1  # it counts no attempt
+    assert texts_of(again) == {"waits"}
 
 
 def test_lost_claim_releases_nothing(say: Say) -> None:

@@ -6,11 +6,14 @@ go, and is then looked for in every column of every table and in every key of Re
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -42,7 +45,12 @@ from apps.review.services import checks, serving
 from apps.review.services.appeals import decide_appeal, open_appeal
 from apps.review.services.checks import Shares
 from apps.review.services.decisions import Choice
-from apps.review.services.erasure import carry_on, erase_message, request_erasure
+from apps.review.services.erasure import (
+    BATCH_MESSAGES,
+    carry_on,
+    erase_message,
+    request_erasure,
+)
 from apps.review.services.leases import open_item
 from apps.review.services.reports import report_message
 from apps.review.services.subjects import Subject
@@ -494,4 +502,25 @@ def test_two_that_erase_at_once_erase_each_message_once(say: Say) -> None:
     while not carry_on(for_s=PLENTY_S):
         continue
     assert Erasure.objects.get().messages == 600
+    assert places() == set()
+
+
+def test_erasure_whose_process_is_killed_is_carried_on(
+    process_environment: dict[str, str], say: Say
+) -> None:
+    for _ in range(4):
+        say(*[f"{SAID} {n}" for n in range(900)])
+    command = [sys.executable, "manage.py", "erase_sender", "ann"]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, env=process_environment, cwd=root) as process:
+        while not Erasure.objects.filter(messages__gt=0).exists():
+            assert process.poll() is None
+        process.kill()
+    done = Erasure.objects.get().messages
+    assert done % BATCH_MESSAGES == 0
+    assert Message.objects.exclude(text="").count() == 3600 - done > 0
+    assert Message.objects.filter(sender__external_id="").count() == done
+    while not carry_on(for_s=PLENTY_S):
+        continue
+    assert Erasure.objects.get().messages == 3600
     assert places() == set()

@@ -23,7 +23,7 @@ from apps.scoring.pipeline import Pipeline
 from apps.scoring.replicas import new_client
 from apps.scoring.sinks import StoredVerdict
 from moderation_site.local.servers_process import ServersProcess
-from tests.scoring.conftest import Say
+from tests.scoring.conftest import Publish, Say, term
 
 PLENTY_S = 60.0
 
@@ -198,15 +198,21 @@ def test_frozen_worker_that_wakes_up_writes_nothing(
     assert set(labels()) == set(ids)
 
 
+@pytest.mark.parametrize("program", ["drain_until_deadly", "read_until_deadly"])
 def test_message_that_kills_its_workers_is_found_and_its_chunk_is_judged(
-    process_environment: dict[str, str], scripted_triton: ServersProcess, say: Say
+    process_environment: dict[str, str],
+    scripted_triton: ServersProcess,
+    say: Say,
+    publish: Publish,
+    program: str,
 ) -> None:
     """Three deaths of the whole chunk, two more on trial, then it is given up."""
+    publish(term("coins"))  # so that there is something to read for
     ids = say("hello", "spam", "deadly", "toxic")
     deaths = 0
     while Chunk.objects.exists():
         Chunk.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-        with start_worker(process_environment, scripted_triton, "drain_until_deadly") as worker:
+        with start_worker(process_environment, scripted_triton, program) as worker:
             worker.communicate()
         deaths += worker.returncode != 0
         assert deaths <= 5

@@ -11,9 +11,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from apps.chat.models import CHUNK_ID_BITS
+from apps.policies.models import Action, Label
 from apps.scoring.claims import Claim, ClaimedChunk
 from apps.scoring.measuring import Measurements
+from apps.scoring.models import Source
 from apps.scoring.samples import BACKLOG_AFTER_MS, MessageClass, Sample, class_of, write_sample
+from apps.scoring.sinks import StoredVerdict
 from apps.scoring.stages import latencies_of, stage_latencies
 from apps.scoring.verdicts import Stored
 from inference.stats import RELATIVE_ERROR, LatencySketch
@@ -48,7 +52,61 @@ def test_class_is_how_a_message_came_and_how_long_it_waited(
 
 
 def chunk(id_: int, size: int, waited_ms: float) -> ClaimedChunk:
-    return ClaimedChunk(id_, size, 1, waited_ms, None, 0)
+    return ClaimedChunk(id_, size, 1, waited_ms, None, 0, is_fresh=True)
+
+
+def verdicts(*chunks: ClaimedChunk) -> list[StoredVerdict]:
+    """One for each message of these."""
+    return [
+        StoredVerdict(
+            message_id=one.id << CHUNK_ID_BITS | at,
+            group_id=1,
+            release_id=1,
+            policy_version_id=1,
+            source=Source.MODEL,
+            label=Label.OK,
+            action=Action.ALLOW,
+            acting_label=None,
+            scores=None,
+            reasons=(),
+        )
+        for one in chunks
+        for at in range(one.size)
+    ]
+
+
+def totals(measured: Measurements) -> dict[MessageClass | None, int]:
+    found = latencies_of([measured.take_sample(())])
+    return {each.message_class: each.count for each in found if each.stage == "total"}
+
+
+def test_batch_that_stored_nothing_took_no_time_to_a_verdict() -> None:
+    """Given back in an outage, or taken over by another worker."""
+    claim = Claim(uuid.uuid4(), [chunk(1, 1, 5.0), chunk(2, 200, 7.0)])
+    measured = Measurements("worker")
+    measured.stored(claim, Stored([], 1), store_ms=4.0, since_claim_ms=30.0, released=1)
+    sample = measured.take_sample(())
+    assert {each.stage for each in latencies_of([sample])} == set()
+    counters = sample.counters
+    assert (counters.batches, counters.verdicts, counters.fenced, counters.released) == (0, 0, 1, 1)
+
+
+def test_only_messages_with_a_verdict_count_as_through() -> None:
+    single, batch = chunk(1, 3, 5.0), chunk(2, 200, 7.0)
+    claim = Claim(uuid.uuid4(), [single, batch])
+    measured = Measurements("worker")
+    stored = Stored([*verdicts(single)[:2], *verdicts(batch)[:150]], 0)
+    measured.stored(claim, stored, store_ms=4.0, since_claim_ms=30.0, released=1)
+    assert totals(measured) == {None: 152, MessageClass.SINGLE: 2, MessageClass.BATCH: 150}
+
+
+def test_messages_that_are_tried_singly_count_once_each() -> None:
+    suspect = chunk(1, 20, 5_000.0)
+    claim = Claim(uuid.uuid4(), [suspect])
+    measured = Measurements("worker")
+    for verdict in verdicts(suspect):
+        measured.stored(claim, Stored([verdict], 0), store_ms=1, since_claim_ms=2, released=0)
+    assert totals(measured) == {None: 20, MessageClass.BACKLOG: 20}
 
 
 def test_each_stage_is_recorded_for_the_classes_in_a_batch() -> None:
@@ -59,7 +117,8 @@ def test_each_stage_is_recorded_for_the_classes_in_a_batch() -> None:
     measured.claimed(claim, 2.0)
     measured.encoded(claim, 1.0)
     measured.answered(claim, 20.0)
-    measured.stored(claim, Stored([], 0), store_ms=4.0, since_claim_ms=30.0, released=0)
+    stored = Stored(verdicts(*claim.chunks), 0)
+    measured.stored(claim, stored, store_ms=4.0, since_claim_ms=30.0, released=0)
     measured.pushed(0.5)
     found = {
         (each.stage, each.message_class): each for each in latencies_of([measured.take_sample(())])

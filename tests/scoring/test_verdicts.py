@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import psycopg
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from apps.audit.services import Actor
-from apps.chat.models import Chunk, Message
+from apps.chat.models import CHUNK_ID_BITS, Chunk, Message
 from apps.chat.services import delete_message
 from apps.policies.models import Action, Label
 from apps.scoring import sinks
@@ -18,6 +21,7 @@ from apps.scoring.models import Source, Verdict
 from apps.scoring.sinks import StoredVerdict
 from apps.scoring.verdicts import Stored, Timing, store_verdicts
 from tests.factories import active_release, default_policy_version, rules_release
+from tests.review.test_waves import is_waited_for
 from tests.scoring.conftest import Say
 
 
@@ -175,6 +179,31 @@ def test_unfinished_chunk_stays_for_what_has_no_verdict(say: Say) -> None:
     store(again, [message.id for message in waiting])
     assert judged_ids() == {done, open_}
     assert not Chunk.objects.exists()
+
+
+def test_chunks_are_locked_by_their_ids_those_that_stay_included(say: Say) -> None:
+    """As whoever deletes their messages does, or each would wait for the other."""
+    (first_id,), (second_id,) = say("first"), say("second")
+    claimed = claim()
+    first, second = (id_ >> CHUNK_ID_BITS for id_ in (first_id, second_id))
+    lock = "SELECT FROM chat_chunk WHERE id = %s FOR UPDATE"
+
+    def work() -> Stored:
+        try:
+            return store(claimed, [second_id], unfinished={first})
+        finally:
+            connection.close()
+
+    parameters = connection.get_connection_params()
+    with psycopg.connect(**parameters) as deleting, ThreadPoolExecutor(1) as pool:
+        deleting.execute(lock, [first])
+        storing = pool.submit(work)
+        while not is_waited_for(deleting):
+            assert not storing.done()
+        deleting.execute(f"{lock} NOWAIT", [second])
+        deleting.rollback()
+        assert [v.message_id for v in storing.result().verdicts] == [second_id]
+    assert set(Chunk.objects.values_list("pk", flat=True)) == {first}
 
 
 def test_what_a_sink_raises_rolls_the_batch_back(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def mark_erased(keys: Collection[Key], *, now: datetime) -> int:
     _nobody(now)
     with connection.cursor() as cursor:
         cursor.execute(_MARK, {"now": now, **_columns(keys)})
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def keys_of(messages: Iterable[Message]) -> set[Key]:

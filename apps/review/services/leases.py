@@ -99,10 +99,31 @@ def _take_wave(item: ReviewItem, user: User, now: datetime, *, wait: bool) -> bo
     sibling = leased_sibling(item, now)
     if sibling is not None and sibling.leased_by_id != user.pk:
         return False
-    others = ReviewItem.objects.filter(
+    return _end_other_leases(item, wait=wait)
+
+
+def _end_other_leases(item: ReviewItem, *, wait: bool) -> bool:
+    """End what leases there are on other members, most of which ran out long ago.
+
+    Whoever withdraws items locks them by their ids, without their wave. So does a caller who may
+    wait, the item itself included; one who has locked it already waits for none of the others,
+    and is told when somebody is at one of them.
+    """
+    leased = ReviewItem.objects.filter(
         wave=item.wave_id, state=ReviewState.OPEN, leased_by__isnull=False
     )
-    _release(others.exclude(pk=item.pk).order_by("pk"))
+    if wait:
+        both = leased | ReviewItem.objects.filter(pk=item.pk)
+        list(both.order_by("pk").select_for_update(of=("self",)).values_list("pk"))
+    others = leased.exclude(pk=item.pk)
+    there = set(others.values_list("pk", flat=True))
+    if not there:
+        return True
+    free = others.filter(pk__in=there).order_by("pk")
+    locked = free.select_for_update(of=("self",), skip_locked=not wait)
+    if set(locked.values_list("pk", flat=True)) < there:
+        return False
+    _release(ReviewItem.objects.filter(pk__in=there))
     return True
 
 
