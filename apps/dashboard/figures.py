@@ -69,6 +69,8 @@ class ReplicaRow:
     # Of all calls of all callers in the last five seconds, as the server adds them up.
     mean_queue_ms: float | None
     version: str
+    # Every model version in its repository, and whether it is ready.
+    models: Sequence[tuple[str, bool]]
     # Of the server's machine, 0 to 1; None where its metrics do not tell.
     cpu_share: float | None
     memory_share: float | None
@@ -281,6 +283,7 @@ def _replica_row(views: Sequence[Mapping[str, Any]]) -> ReplicaRow:
         queue_depth=max(depths, default=None),
         mean_queue_ms=_newest(views, "mean_queue_ms"),
         version=worst["version"],
+        models=[(name, is_ready) for name, is_ready in _newest(views, "models") or ()],
         **_server_load(views),
         processes=len(views),
         processes_breaker_closed=sum(view["breaker"] == "closed" for view in views),

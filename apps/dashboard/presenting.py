@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from apps.dashboard.moments import Moment, SlowBatch
 from apps.dashboard.reasons import reason_words
 from apps.dashboard.selectors import Backlog, Inflow, Overview, Point, overview
 from apps.dashboard.stores import read_stores
+from apps.policies.models import Action, Label
 from apps.scoring.samples import DEGRADED
 
 LATE_AFTER_S = 60
@@ -112,6 +113,11 @@ class ReplicaView:
     reason: str
     breaker_reason: str
 
+    @property
+    def models(self) -> str:
+        """Which versions it has ready."""
+        return ", ".join(name for name, is_ready in self.row.models if is_ready)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
@@ -122,6 +128,15 @@ class WorkerView:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One label's or action's part of the verdicts; `key` is "" for undetermined."""
+
+    key: str
+    word: Promise | str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     figures: Figures
     backlog: Backlog
@@ -129,6 +144,8 @@ class Page:
     history: Sequence[Point]
     banner: Banner | None
     stages: Sequence[StageView]
+    labels: Sequence[Part]
+    actions: Sequence[Part]
     replicas: Sequence[ReplicaView]
     workers: Sequence[WorkerView]
 
@@ -203,6 +220,11 @@ def present(read: Overview) -> Page:
         history=read.history,
         banner=_banner(figures, read.backlog),
         stages=[StageView(row, STAGE_WORDS[row.stage]) for row in figures.stages],
+        labels=[
+            *_parts(figures.by_label, [(each.value, each.label) for each in Label]),
+            *_parts(figures.by_label, [("", _("undetermined"))]),
+        ],
+        actions=_parts(figures.by_action, [(each.value, each.label) for each in Action]),
         replicas=[
             ReplicaView(
                 row,
@@ -225,6 +247,12 @@ def present(read: Overview) -> Page:
             for row in figures.workers
         ],
     )
+
+
+def _parts(counts: Mapping[str, int], kinds: Sequence[tuple[str, Promise | str]]) -> list[Part]:
+    """Those too of which there are none, so that nothing moves when there are."""
+    total = sum(counts.values())
+    return [Part(key, word, counts.get(key, 0) / total if total else 0.0) for key, word in kinds]
 
 
 def _banner(figures: Figures, backlog: Backlog) -> Banner | None:

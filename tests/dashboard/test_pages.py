@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -194,3 +195,37 @@ def test_page_in_chinese_uses_the_products_words(operator: Client) -> None:
     assert 'lang="zh-Hans"' in page
     for word in ("副本", "判定", "消息", "群组", "标签", "暂扣", "断开", "没有副本接受调用"):
         assert word in page
+
+
+def test_the_mix_of_verdicts_is_shown_by_label_and_action(operator: Client) -> None:
+    by_label = {"ok": 150, "spam": 30, "": 20}
+    alive(verdicts=200, by_label=by_label, by_action={"allow": 150, "remove": 30, "hold": 20})
+    page = read(operator)
+    assert "share of 200 verdicts" in page
+    mix = page.partition('id="op-mix"')[2].partition("</section>")[0]
+    shares = dict(re.findall(r">([a-z]+)</span> <b[^>]*>([\d.]+)<", mix))
+    assert shares == {
+        "ok": "75.0",
+        "spam": "15.0",
+        "toxic": "0.0",
+        "ad": "0.0",
+        "undetermined": "10.0",
+        "allow": "75.0",
+        "remove": "15.0",
+        "hold": "10.0",
+    }
+
+
+def test_every_percentile_of_a_stage_is_shown(operator: Client) -> None:
+    alive(verdicts=100, total_ms=[float(ms) for ms in range(1, 101)])
+    stages = read(operator).partition('id="op-stages"')[2].partition("</table>")[0]
+    told = [float(ms) for ms in re.findall(r'<td class="num[^"]*">([\d.]+)</td>', stages)]
+    assert told == pytest.approx([50, 90, 95, 99], rel=0.03)
+
+
+def test_models_that_a_replica_has_loaded_are_named(operator: Client) -> None:
+    models = [["classifier:1", True], ["classifier:2", False], ["moderation:1", True]]
+    store(sample(timezone.now(), replicas=[replica(models=models, checked_at_s=1.0)]))
+    page = read(operator)
+    assert "classifier:1, moderation:1" in page
+    assert "classifier:2" not in page

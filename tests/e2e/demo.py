@@ -311,7 +311,11 @@ def _replicas() -> list[dict[str, Any]]:
         "breaker_reason": "",
         "seconds_to_probe": None,
         "queue_depth": 0,
+        "mean_queue_ms": 0.4,
         "version": "2.51.0",
+        "models": [[name, True] for name in ("classifier:3", "moderation:1", "tokenizer:1")],
+        "server_load": {"cpu_share": 0.42, "memory_share": 0.31},
+        "checked_at_s": 1.0,
     }
     failing = {"breaker": "half_open", "breaker_reason": "9 of 12 failed in 10 s"}
     return [

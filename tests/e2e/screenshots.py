@@ -27,7 +27,7 @@ PAGES: dict[str, tuple[Role | None, str]] = {
     "wellbeing": (Role.MODERATOR, "/review/wellbeing/"),
     "appeals": (Role.ADMIN, "/review/appeals/"),
     "agreement": (Role.ADMIN, "/review/agreement/"),
-    "operate": (Role.OPERATOR, "/operate/"),
+    "operate": (Role.ADMIN, "/operate/"),
     "policies": (Role.ADMIN, "/policies/"),
     "keys": (Role.ADMIN, "/admin/keys/"),
     "audit": (Role.ADMIN, "/admin/audit/"),
