@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from apps.review.models import Decision, ReviewItem, ReviewState
 from apps.scoring.models import Source, StageSample, Verdict
 from apps.scoring.samples import Counters, Gauges, Sample
 from inference.stats import LatencySketch
+from tests.e2e import demo_checks
 from tests.factories import (
     GroupFactory,
     MessageFactory,
@@ -92,7 +93,16 @@ def fill(now: datetime) -> dict[Role, User]:
     }
     _govern(people[Role.ADMIN], now)
     _talk(now, chance)
-    _decide(people, now, chance)
+    jun, lena = (UserFactory(username=name, role=Role.MODERATOR) for name in ("jun.w", "lena.h"))
+    moderators = [people[Role.MODERATOR], jun]
+    _decide(moderators, now, chance)
+    # What follows leaves the people and the talk above as they were.
+    demo_checks.appeal(moderators, now)
+    demo_checks.check([*moderators, lena], people[Role.ADMIN], now, random.Random(8))
+    demo_checks.wave(now, random.Random(10))
+    flagged = [(text, label, score) for text, label, score in BAD if label is not None]
+    senders = [SenderFactory(external_id=f"q{n}", name=f"quiet_{n}") for n in range(40)]
+    demo_checks.scored(flagged, senders, now, random.Random(9))
     StageSample.objects.bulk_create(_samples(now, chance), batch_size=500)
     InflowSample.objects.bulk_create(_inflow(now))
     for chunk_id, size in enumerate((412, 380), start=1):
@@ -135,9 +145,8 @@ def _talk(now: datetime, chance: random.Random) -> None:
             _judge_bad(message, *BAD[number // 4 % len(BAD)], at)
 
 
-def _decide(people: dict[Role, User], now: datetime, chance: random.Random) -> None:
+def _decide(moderators: Sequence[User], now: datetime, chance: random.Random) -> None:
     """Two weeks of decisions, quieter at first, some of them overturned."""
-    moderators = [people[Role.MODERATOR], UserFactory(username="jun.w", role=Role.MODERATOR)]
     group, sender = GroupFactory(external_id="g-old", name="Old Forum"), SenderFactory()
     held = [bad for bad in BAD if bad[1] is not None and bad[2] <= 0.9]
     for number in range(260):

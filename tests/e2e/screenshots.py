@@ -1,21 +1,25 @@
 """Pictures of every page for the documentation: `make screenshots`. Not a test, and not collected.
 
-Each page in both themes, both languages, wide and on a phone, with the data of `demo.py`.
+Each page in both themes, both languages, wide and on a phone, with the data of `demo.py`. The
+environment variable PICTURES names some of the pages, to take these alone: `PICTURES=wave,range`.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from django.conf import settings
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Role
 from apps.chat.models import Chunk
-from tests.e2e import demo
+from tests.e2e import demo, demo_checks
 from tests.e2e.conftest import PHONE, WIDE, SignIn, Troubles
 
 FOLDER = Path(settings.BASE_DIR) / "docs/screenshots"
@@ -25,6 +29,9 @@ PAGES: dict[str, tuple[Role | None, str]] = {
     "review-figures": (Role.MODERATOR, "/review/figures/"),
     "review-keys": (Role.MODERATOR, "/review/keys/"),
     "wellbeing": (Role.MODERATOR, "/review/wellbeing/"),
+    "wave": (Role.MODERATOR, f"/review/items/{demo_checks.WAVE_ID}/"),
+    "range": (Role.MODERATOR, "/review/range/?label=spam&low=0.7&high=0.74"),
+    "history": (Role.MODERATOR, "/review/history/"),
     "appeals": (Role.ADMIN, "/review/appeals/"),
     "agreement": (Role.ADMIN, "/review/agreement/"),
     "operate": (Role.ADMIN, "/operate/"),
@@ -33,10 +40,12 @@ PAGES: dict[str, tuple[Role | None, str]] = {
     "audit": (Role.ADMIN, "/admin/audit/"),
     "denied": (Role.MODERATOR, "/admin/keys/"),
 }
+WANTED = os.environ.get("PICTURES", ",".join(PAGES)).split(",")
 LANGUAGES = {"en": "en-GB", "zh": "zh-CN"}
 SIZES = {"1440": WIDE, "390": PHONE}
 
 
+@pytest.mark.usefixtures("triton")  # which explains the verdicts
 def test_take_pictures(sign_in: SignIn, open_page: Callable[..., Page], troubles: Troubles) -> None:
     people = demo.fill(timezone.now())
     troubles.expect("403")
@@ -45,7 +54,8 @@ def test_take_pictures(sign_in: SignIn, open_page: Callable[..., Page], troubles
         for theme in ("light", "dark"):
             for size, viewport in SIZES.items():
                 context = {"locale": locale, "color_scheme": theme, "viewport": viewport}
-                for name, (role, path) in PAGES.items():
+                for name in WANTED:
+                    role, path = PAGES[name]
                     page = (
                         open_page(**context)
                         if role is None
@@ -63,5 +73,8 @@ def _settle(page: Page) -> None:
     page.evaluate("document.fonts.ready")
     if page.locator("live-link").count():
         expect(page.locator("live-link .state")).to_have_attribute("data-state", "healthy")
+    if page.locator("verdict-spans").count():
+        explained = re.compile("shown|none")
+        expect(page.locator("verdict-spans")).to_have_attribute("data-state", explained)
     if page.locator("live-chart").count():
         expect(page.locator("live-chart canvas")).to_have_count(2)
