@@ -20,7 +20,6 @@ from apps.audit.models import AuditEvent
 from apps.audit.services import Actor
 from apps.chat.models import Deletion, Erasure, Message, Sender
 from apps.chat.services import delete_message
-from apps.core import realtime
 from apps.review import tasks
 from apps.review.errors import ItemWithdrawnError, NoSuchMessageError
 from apps.review.models import Report, ReportReason, ReviewItem, ReviewState, Wave, WaveBand
@@ -159,33 +158,6 @@ class TestMessage:
         page = console.get(path).content.decode()
         assert "(erased)" in page
         assert "a secret thing" not in page
-
-
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[realtime.Event]:
-    """What is offered to browsers once a transaction has committed."""
-    offered: list[realtime.Event] = []
-
-    class Ear:
-        def offer(self, topic: str, event: realtime.Event) -> None:
-            assert topic == realtime.REVIEW
-            offered.append(event)
-
-    monkeypatch.setattr(realtime, "_publisher", Ear)
-    return offered
-
-
-def test_viewers_are_told_which_texts_are_gone(
-    told: list[realtime.Event], django_capture_on_commit_callbacks: Any
-) -> None:
-    item = ReviewItemFactory()
-    quoting = MessageFactory(
-        group=item.message.group, reply_to=item.message.external_id, quoted_text="what it said"
-    )
-    with django_capture_on_commit_callbacks(execute=True):
-        erase(item.message)
-    events = {event.kind: event.ids for event in told}
-    assert events == {"withdrawn": [item.pk], "erased": [item.pk, quoting.pk]}
 
 
 class TestWave:

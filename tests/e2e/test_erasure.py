@@ -1,0 +1,91 @@
+"""Erased texts vanish from pages that show them, at once, and nobody's work is lost by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from apps.accounts.models import Role, User
+from apps.audit.services import Actor
+from apps.chat.models import Message
+from apps.review.models import ReviewItem
+from apps.review.services.erasure import carry_on, erase_message, request_erasure
+from tests.e2e.conftest import PHONE, WIDE, SignIn
+from tests.e2e.test_review import card, open_review, row
+from tests.factories import GroupFactory, MessageFactory, ReviewItemFactory, SenderFactory
+
+ACTOR = Actor.system("test")
+
+
+def erase(message: Message) -> None:
+    erase_message(group=message.group.external_id, external_id=message.external_id, by=ACTOR)
+
+
+def test_open_card_shows_that_its_message_was_erased(sign_in: SignIn, ann: User) -> None:
+    item = ReviewItemFactory(verdict__message__text="my address is 5 Elm Street")
+    page = open_review(sign_in(user=ann))
+    expect(card(page)).to_contain_text("5 Elm Street")
+    erase(item.message)
+    expect(card(page).get_by_role("alert")).to_contain_text("Erased")
+    expect(card(page).locator("[data-part=sent]")).to_have_text("(erased)")
+    expect(page.locator("body")).not_to_contain_text("5 Elm Street")
+    expect(row(page, item)).to_have_count(0)
+
+
+def test_what_is_read_beside_the_open_message_goes_and_the_note_stays(
+    sign_in: SignIn, ann: User
+) -> None:
+    group = GroupFactory()
+    erased = MessageFactory(
+        group=group, text="my address is 5 Elm Street", sender__name="Ada Lovelace"
+    )
+    item = ReviewItemFactory(
+        verdict__message__group=group,
+        verdict__message__reply_to=erased.external_id,
+        verdict__message__quoted_text="my address is 5 Elm Street",
+        verdict__message__text="nobody asked",
+    )
+    page = open_review(sign_in(user=ann))
+    expect(card(page)).to_have_attribute("data-item", str(item.pk))
+    expect(card(page).locator(".quoted")).to_contain_text("5 Elm Street")
+    expect(card(page).locator(".talk").first).to_contain_text("Ada Lovelace")
+    note = card(page).locator("[data-note]")
+    note.fill("half a sentence")
+    erase(erased)
+    expect(card(page).locator(".quoted")).to_contain_text("(erased)")
+    expect(page.locator("body")).not_to_contain_text("5 Elm Street")
+    expect(page.locator("body")).not_to_contain_text("Ada Lovelace")
+    expect(card(page).locator("[data-part=sent]")).to_have_text("nobody asked")
+    expect(note).to_have_value("half a sentence")
+    expect(card(page)).to_have_attribute("data-state", "leased")
+
+
+def test_more_than_can_be_told_one_by_one_are_read_anew(sign_in: SignIn, ann: User) -> None:
+    group, sender = GroupFactory(), SenderFactory(external_id="u-1", name="Ada Lovelace")
+    said = [
+        MessageFactory(group=group, sender=sender, text=f"5 Elm Street, I said {n}")
+        for n in range(120)
+    ]
+    item = ReviewItemFactory(verdict__message__group=group, verdict__message__text="nobody asked")
+    page = open_review(sign_in(user=ann))
+    expect(card(page)).to_contain_text("5 Elm Street")
+    request_erasure("u-1", by=ACTOR)
+    assert carry_on(for_s=60)
+    expect(page.locator("body")).not_to_contain_text("5 Elm Street")
+    expect(page.locator("body")).not_to_contain_text("Ada Lovelace")
+    expect(card(page)).to_have_attribute("data-item", str(item.pk))
+    expect(card(page)).to_have_attribute("data-state", "leased")
+    assert ReviewItem.objects.get().leased_by == ann
+    assert len(said) == Message.objects.filter(text="").count()
+
+
+def test_card_of_an_erased_message_can_be_read_by_everybody(
+    sign_in: SignIn, assert_accessible: Callable[[Page], None]
+) -> None:
+    item = ReviewItemFactory()
+    erase(item.message)
+    for size in (WIDE, PHONE):
+        page = open_review(sign_in(Role.LEAD, viewport=size), f"/review/items/{item.pk}/")
+        expect(card(page).get_by_role("alert")).to_contain_text("stays on record")
+        assert_accessible(page)
