@@ -219,9 +219,9 @@ def finish_erasure(erasure: Erasure, *, now: datetime) -> None:
     """Forget the sender, of whom no message is left, and who it was.
 
     While it was under way a repeat of a message that was not erased yet may have made the sender
-    anew: without any message that is a name and nothing else, so it goes as well.
+    anew: without any message that is a name and nothing else, so it goes as well. The caller keeps
+    arrivals out.
     """
-    keep_arrivals_out()
     sender, erasure.sender = erasure.sender, None
     erasure.external_id, external_id, erasure.finished_at = "", erasure.external_id, now
     erasure.save(update_fields=["sender", "external_id", "finished_at"])

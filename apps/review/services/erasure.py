@@ -23,6 +23,7 @@ from django.utils import timezone
 from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import require_erasing
 from apps.audit.services import Actor, record
+from apps.chat.locks import keep_arrivals_out
 from apps.chat.models import Erasure, Message
 from apps.chat.services import erasure as chat
 from apps.review.announce import announce
@@ -250,6 +251,7 @@ def _erase_messages(
 
 
 def _finish(erasure: Erasure, now: datetime, actor: Actor) -> None:
+    keep_arrivals_out()  # before any row is locked
     sender_id = erasure.sender_id
     _erase_strikes(sender_id, erasure.external_id)
     chat.finish_erasure(erasure, now=now)
