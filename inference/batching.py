@@ -368,7 +368,8 @@ class BatchPolicy(Generic[Item]):
         self._ended_s = now_s
         self._answered += len(batch.waiters)
         if len(batch.waiters) >= self._least_batch:  # with fewer there is nothing to split
-            self.pacing.observe(batch.limit, now_s, self._answered)
+            was_full = batch.reason == "full"
+            self.pacing.observe(batch.limit, now_s, self._answered, was_full=was_full)
             self._answered = 0
         self._forget(batch)
 

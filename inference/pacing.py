@@ -46,7 +46,8 @@ class Pacing:
     def __init__(self, ceiling: int, *, first: int = 2) -> None:
         self._ceiling = ceiling
         self._usual = min(first, ceiling)
-        self._is_growing = False  # the direction of the next trial
+        self._is_growing: bool | None = None  # the direction of the next trial
+        self._has_erred = False  # until then it grows by doubling
         self._latency_s: dict[int, float] = {}
         self._ends: deque[tuple[float, int]] = deque()  # when, and how many were answered by then
         self._answered = 0
@@ -79,14 +80,18 @@ class Pacing:
         """For want of calls nothing was in flight."""
         self._ends.clear()
 
-    def observe(self, limit: int, now_s: float, answered: int) -> None:
+    def observe(self, limit: int, now_s: float, answered: int, *, was_full: bool = False) -> None:
         """Learn from a batch that has ended.
 
         Args:
             limit: the limit when it left.
             now_s: the time.
             answered: how many calls were answered since the last one.
+            was_full: it could not have been larger. Then having fewer in flight saves nothing, and
+                the first trial is of more.
         """
+        if self._is_growing is None and not self._unsettled:
+            self._is_growing = was_full
         self._answered += answered
         self._ends.append((now_s, self._answered))
         while len(self._ends) > self.limit + 1:
@@ -122,7 +127,8 @@ class Pacing:
         return not other_s / self._CLEARLY < self._pace_s() < other_s * self._CLEARLY
 
     def _try_another(self) -> None:
-        more = min(self._ceiling, self._usual + max(1, self._usual // 3))
+        step = max(1, self._usual // 3) if self._has_erred else self._usual
+        more = min(self._ceiling, self._usual + step)
         fewer = max(1, self._usual - max(1, self._usual // 4))
         if more == self._usual:
             self._is_growing = False
@@ -153,6 +159,7 @@ class Pacing:
 
     def _reject(self) -> None:
         self._is_growing = not self._is_growing
+        self._has_erred = True
         self._start_run(2 * self._run)
 
     def failed(self, *, is_overload: bool) -> None:

@@ -4,6 +4,7 @@ run is the same."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable
@@ -100,7 +101,7 @@ class Fixed(Pacing):
     def __init__(self, limit: int) -> None:
         super().__init__(limit, first=limit)
 
-    def observe(self, limit: int, now_s: float, answered: int) -> None:
+    def observe(self, limit: int, now_s: float, answered: int, *, was_full: bool = False) -> None:
         pass
 
 
@@ -173,6 +174,25 @@ def test_where_several_at_once_only_harm_they_travel_one_by_one():
     seen = settle(Pacing(16), lambda n: n**0.5, 3_000)
     assert seen.count(1) > 0.9 * len(seen)
     assert 2 in seen[-1_500:], "tried again, in case the servers have got better"
+
+
+def test_full_batches_are_first_tried_in_larger_numbers_and_others_in_smaller() -> None:
+    """One that was full could not have been larger: fewer at once would save nothing."""
+    for was_full, first_trial in ((True, 4), (False, 1)):
+        pacing = Pacing(16, first=2)
+        for batch in range(100):
+            pacing.observe(pacing.limit, float(batch), 1, was_full=was_full)
+            if pacing.limit != 2:
+                break
+        assert pacing.limit == first_trial
+
+
+def test_it_grows_by_doubling_until_a_trial_has_failed() -> None:
+    seen = settle(Pacing(16, first=1), lambda n: max(1 / n, 1 / 5), 2_000)
+    numbers = [number for number, _ in itertools.groupby(seen)]
+    assert numbers[:6] == [1, 2, 1, 2, 4, 2], "a trial, a check, its number kept; the next trial"
+    after_failure = numbers[numbers.index(16) + 1 :]
+    assert set(after_failure) == {6, 8, 10}, "then by steps of a third or a quarter"
 
 
 def test_a_hopeless_trial_ends_after_a_glimpse():
