@@ -14,6 +14,9 @@ on the way and have to be dropped. At last Redis and then the web process are ki
   that was left to the product. The viewers are one process on the same cores, where in life they
   are on other machines, so what that process spent is taken out of what the machine had.
   `throughput_ratio_uncorrected` is the plain quotient, `viewer_cores` what they spent.
+- `throughput_ratio_by_cpu`: what is left of the machine's processors for all else when the web
+  process has spent what viewers cost it more at the fixed rate. Where others use the machine too,
+  rates swing by a half from one burst to the next, and this hardly does.
 - `cpu_us_per_frame_and_viewer`: what the web process spent more than without viewers, over all
   frames to all viewers, the making of the frames included.
 - `bytes_per_viewer`: what the web process's memory grew by, divided by the viewers.
@@ -94,6 +97,7 @@ def run(options: dict[str, Any]) -> dict[str, Any]:
         "throughput_ratio": round(plain * cores / (cores - viewer_cores), 3),
         "bytes_per_viewer": round(memory / count),
         "lost_frames_undetected": paced["undetected"] + restarts["undetected"],
+        "throughput_ratio_by_cpu": round(1 - (paced["web_cores"] - unwatched_cores) / cores, 3),
         "throughput_ratio_uncorrected": round(plain, 3),
         "viewer_cores": round(viewer_cores, 3),
         "web_cores": {"alone": round(unwatched_cores, 3), "watched": round(paced["web_cores"], 3)},

@@ -110,7 +110,7 @@ class Crowd:
             found = self.remembered[key] = Parsed.of(payload)
             if len(self.remembered) > FRAMES_REMEMBERED:
                 del self.remembered[next(iter(self.remembered))]
-        elif found.payload != payload:
+        elif found.has_events and found.payload != payload:
             self.differing += 1
         return found
 
