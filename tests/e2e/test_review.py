@@ -219,6 +219,20 @@ def test_skipped_message_does_not_come_back(
     expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
 
 
+def test_message_that_was_to_be_the_next_is_decided_once_when_it_is_chosen(
+    sign_in: SignIn, ann: User, queue: list[ReviewItem]
+) -> None:
+    page = open_review(sign_in(user=ann))
+    expect(page.locator("review-desk")).to_have_attribute("data-ready", "")
+    row(page, queue[1]).click()
+    expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
+    page.keyboard.press("r")
+    expect(card(page)).not_to_have_attribute("data-item", str(queue[1].pk))
+    expect(card(page)).to_have_attribute("data-state", "leased")
+    wait_until(lambda: Decision.objects.filter(item=queue[1], undone_at=None).exists())
+    assert Decision.objects.count() == 1
+
+
 def test_new_message_appears_by_itself_in_an_empty_queue(sign_in: SignIn, ann: User) -> None:
     page = open_review(sign_in(user=ann))
     expect(page.get_by_role("heading", name="Nothing to review")).to_be_visible()

@@ -213,11 +213,13 @@ class ReviewDesk extends HTMLElement {
     const card = this.#parse(await response.text());
     this.#isDry = card.dataset.state === "empty";
     if (this.#isDry) this.#emptyCard = card;
-    else this.#ahead = card;
-    this.toggleAttribute("data-ready", !this.#isDry);
+    else if (card.dataset.item !== this.#card.dataset.item) this.#ahead = card; // else it was chosen meanwhile
+    this.toggleAttribute("data-ready", Boolean(this.#ahead));
   }
 
   #show(card) {
+    // Chosen from the list, though it was to be the next: the lease is this card's now.
+    if (this.#ahead?.dataset.item === card.dataset.item) this.#ahead = null;
     this.#slot.replaceChildren(card);
     card.removeAttribute("aria-busy");
     card.querySelector("[data-focus]").focus({ preventScroll: true });
@@ -290,6 +292,8 @@ class ReviewDesk extends HTMLElement {
     if (!response?.ok) return;
     if (before.dataset.state === "leased" && before.dataset.takeUrl !== url) this.#release(before);
     this.#show(this.#parse(await response.text()));
+    await this.#fetching;
+    this.#fetchAhead();
   }
 
   #release(card) {
