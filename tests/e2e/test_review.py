@@ -416,7 +416,11 @@ def test_spans_are_marked_after_the_card_is_there_and_more_of_the_conversation_c
     said = MessageFactory.create_batch(12, group=group)
     spam = MessageFactory(group=group, text="hello, fr\u0435\u0435 coins at tgm.example/drop today")
     ReviewItemFactory(verdict=VerdictFactory(message=spam))
-    page = open_review(sign_in(user=ann))
+    page = sign_in(user=ann)
+    # A busy machine may not answer within the explainer's time; then the card offers to ask again.
+    again = page.locator("verdict-spans [data-again]")
+    page.add_locator_handler(again, lambda button: button.click(), no_wait_after=True)
+    open_review(page)
     expect(page.locator("[data-part=sent] mark").first).to_be_visible()
     expect(page.locator("[data-part=read] mark").first).to_be_visible()
     expect(page.locator("verdict-spans .span-line").first).to_contain_text("+")
