@@ -298,7 +298,7 @@ def _server_load(views: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 def _newest(views: Sequence[Mapping[str, Any]], name: str) -> Any:
     """As the worker tells that looked last, of those that can tell."""
     told = [view for view in views if view.get(name) is not None]
-    newest = max(told, key=lambda view: view["checked_at_s"], default=None)
+    newest = max(told, key=lambda view: view.get("checked_at_s", 0.0), default=None)
     return newest[name] if newest else None
 
 
