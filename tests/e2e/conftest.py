@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+from psycopg.errors import DeadlockDetected
 
 from apps.accounts.models import Role, User
 from moderation_site.local.browser import find_browser
@@ -40,6 +41,7 @@ FLAGS = [
 ]
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 PATIENCE_MS = 120_000
+FLUSH_TRIES = 10
 SERIOUS = {"serious", "critical"}
 
 
@@ -109,16 +111,28 @@ def _environment() -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def _patient_flush(transactional_db: None) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def _flush_again_after_a_deadlock() -> Iterator[None]:
     # Emptying the tables after a test can deadlock with a last request of a process that runs
-    # on. PostgreSQL ends the side that looks first: let that be the request's.
-    with connection.cursor() as cursor:
-        cursor.execute("SET deadlock_timeout = '10min'")
+    # on. PostgreSQL ends one of the two; when it was ours, the other is through by then.
+    flush = connection.ops.execute_sql_flush
+
+    def flush_again(sql_list: list[str]) -> None:
+        for _ in range(FLUSH_TRIES - 1):
+            try:
+                return flush(sql_list)
+            except OperationalError as error:
+                if not isinstance(error.__cause__, DeadlockDetected):
+                    raise
+        return flush(sql_list)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection.ops, "execute_sql_flush", flush_again)
+        yield
 
 
 @pytest.fixture
-def processes(_patient_flush: None, tmp_path: Path) -> Iterator[Processes]:
+def processes(transactional_db: None, tmp_path: Path) -> Iterator[Processes]:
     """For the processes of one test: `processes.start("worker", "celery", …)`."""
     started = Processes(_environment(), tmp_path)
     yield started
@@ -150,7 +164,7 @@ def _shared_web(
 
 
 @pytest.fixture
-def site(_patient_flush: None, _shared_web: str) -> str:
+def site(transactional_db: None, _shared_web: str) -> str:
     """The address of the web process that all browser tests share.
 
     Its caches outlive a test's rows: a test that sends messages needs `own_site`.
