@@ -194,7 +194,9 @@ def test_a_killed_process_comes_back_and_verdicts_go_on(product: Product, name: 
     wait_until(lambda: product.ready()["pids"].get(name, before[name]) != before[name], name)
     product.wait_for_verdict(message_id)
     after = product.ready()["pids"]
-    assert {key for key in before if before[key] != after[key]} == {name}
+    # A worker that stays deaf after Redis was gone starts anew by itself (see its `_watch`).
+    may_follow = {"worker"} if name == "redis" else set()
+    assert {key for key in before if before[key] != after[key]} - may_follow == {name}
 
 
 def test_it_stops_without_a_trace_and_starts_again_with_what_was_stored(product: Product) -> None:
