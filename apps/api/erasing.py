@@ -10,12 +10,11 @@ from apps.accounts.models import ApiKey
 from apps.accounts.permissions import require_erasing
 from apps.api.database import DatabaseThreads
 from apps.api.http import Request, Response
+from apps.api.ids import parse_id
 from apps.api.problems import NOT_FOUND, NOT_PERMITTED, FieldError, Problem, invalid
 from apps.api.schemas import ID_MOST_CHARS
 from apps.api.selectors import as_erasure, find_erasure
 from apps.review.services.erasure import request_erasure
-
-_MOST_ID = 2**63 - 1
 
 
 class ErasureOperations:
@@ -35,11 +34,10 @@ class ErasureOperations:
         return Response.json(as_erasure(erasure), 202, [(b"location", location)])
 
     async def get(self, request: Request) -> Response:
-        value = request.path_values["id"]
-        is_id = value.isascii() and value.isdigit() and len(value) <= 19
+        wanted = parse_id(request.path_values["id"])
         erasure = None
-        if is_id and int(value) <= _MOST_ID:
-            erasure = await self._database.run(partial(find_erasure, int(value)))
+        if wanted is not None:
+            erasure = await self._database.run(partial(find_erasure, wanted))
         if erasure is None:
             raise Problem(NOT_FOUND, "There is no erasure with this id. Check the id.")
         return Response.json(erasure)

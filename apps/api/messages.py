@@ -11,6 +11,7 @@ from apps.api.collector import IngestCollector
 from apps.api.database import DatabaseThreads
 from apps.api.erasing import erasing_key
 from apps.api.http import Headers, Request, Response
+from apps.api.ids import parse_id
 from apps.api.intake import read_batch, read_message
 from apps.api.problems import CONFLICT, NOT_FOUND, FieldError, Problem, invalid
 from apps.api.schemas import (
@@ -28,7 +29,6 @@ from apps.review.services.erasure import erase_message
 from apps.review.services.intake import withdraw
 
 _REPLAYED: tuple[bytes, bytes] = (b"idempotent-replay", b"true")
-_MOST_ID = 2**63 - 1
 
 
 class MessageOperations:
@@ -147,24 +147,17 @@ def _no_such_message() -> Problem:
 
 
 def _id_in_path(request: Request) -> int:
-    message_id = _as_id(request.path_values["id"])
+    message_id = parse_id(request.path_values["id"])
     if message_id is None:
         raise _no_such_message()
     return message_id
-
-
-def _as_id(value: str) -> int | None:
-    if not (value.isascii() and value.isdigit() and len(value) <= 19):
-        return None
-    number = int(value)
-    return number if number <= _MOST_ID else None
 
 
 def _ids_in_query(value: str) -> list[int]:
     words = value.split(",")
     if len(words) > LOOKUP_MOST_IDS:
         raise _bad("ids", f"must hold at most {LOOKUP_MOST_IDS} ids")
-    ids = [_as_id(word) for word in words]
+    ids = [parse_id(word) for word in words]
     if None in ids:
         raise _bad("ids", "must be ids separated by commas")
     return [id_ for id_ in dict.fromkeys(ids) if id_ is not None]

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from apps.api import strict_json
 from apps.api.database import DatabaseThreads
 from apps.api.http import Headers, Request, Response
+from apps.api.ids import MOST_ID, parse_id
 from apps.api.problems import (
     NO_SUCH_MESSAGE,
     NOT_FOUND,
@@ -32,7 +33,6 @@ T = TypeVar("T")
 _report_decoder = msgspec.json.Decoder(ReportIn)
 _appeal_decoder = msgspec.json.Decoder(AppealIn)
 _REPLAYED: Headers = [(b"idempotent-replay", b"true")]
-_MOST_ID = 2**63 - 1
 
 
 class PeopleOperations:
@@ -80,11 +80,9 @@ class PeopleOperations:
         return Response.json(appeal, 201, headers + ([] if opened.is_new else _REPLAYED))
 
     async def get_appeal(self, request: Request) -> Response:
-        value = request.path_values["id"]
-        is_id = value.isascii() and value.isdigit() and len(value) <= 19
-        wanted = int(value) if is_id else 0
+        wanted = parse_id(request.path_values["id"])
         appeal = None
-        if 0 < wanted <= _MOST_ID:
+        if wanted is not None:
             appeal = await self._database.run(partial(find_appeal, wanted))
         if appeal is None:
             raise Problem(NOT_FOUND, "There is no appeal with this id. Check the id.")
@@ -106,7 +104,7 @@ def subject_of(
         doubled = [n for n, v in (("group", group), ("external_id", external_id)) if v is not UNSET]
         if doubled:
             raise invalid([FieldError("can't be given beside message_id", f"/{doubled[0]}")])
-        return Subject(message_id=min(int(message_id), _MOST_ID))
+        return Subject(message_id=min(int(message_id), MOST_ID))
     for name, value in (("group", group), ("external_id", external_id)):
         if value is UNSET:
             raise invalid([FieldError("is required, unless message_id is given", f"/{name}")])

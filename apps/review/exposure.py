@@ -49,11 +49,6 @@ def care_of(user: User) -> Wellbeing:
     return Wellbeing.objects.filter(person=user).first() or Wellbeing(person=user)
 
 
-def blurred_for(user: User) -> frozenset[str]:
-    """The labels (and `undetermined`) whose texts the user sees only when they ask."""
-    return frozenset(care_of(user).blurred)
-
-
 def own_figures(user: User, *, now: datetime) -> dict[str, Seen]:
     """What the user saw `today` and in the last seven days (`week`)."""
     return _sums(Q(person=user), timezone.localdate(now))

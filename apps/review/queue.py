@@ -106,11 +106,6 @@ def part_of(user: User, filters: QueueFilters) -> Part:
     return Part(" AND ".join(conditions), parameters)
 
 
-def in_order(items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
-    """Most urgent first, oldest first among equals."""
-    return items.order_by("-rank", "message_id")
-
-
 def free(items: QuerySet[ReviewItem], user: User, now: datetime) -> QuerySet[ReviewItem]:
     """Those that nobody has and that `user` did not just skip, nor any other of their waves."""
     skips = Skip.objects.filter(moderator=user, until__gt=now)

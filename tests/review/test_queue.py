@@ -12,7 +12,7 @@ from apps.accounts.models import Role, User
 from apps.policies.models import Label
 from apps.review.models import Cause, Language, ReviewItem, ReviewState, Skip, Wave
 from apps.review.own import own_facts
-from apps.review.queue import Part, QueueFilters, free, free_part, in_order, part_of, waiting
+from apps.review.queue import Part, QueueFilters, free, free_part, part_of, waiting
 from apps.review.queue_page import queue_page
 from apps.review.selectors import decided_count, keys_of, latest_undoable
 from apps.review.services import decisions, leases
@@ -22,6 +22,8 @@ from apps.review.statements import fetch_rows
 from tests.factories import GroupFactory, ReviewItemFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
+
+MOST_URGENT_FIRST = ("-rank", "message_id")
 
 
 def ids_of(part: Part) -> list[int]:
@@ -82,7 +84,9 @@ def test_part_is_the_same_by_hand(role: Role, bob: User) -> None:
             filters = QueueFilters(
                 filters.label, filters.cause, group_id, filters.language, filters.text
             )
-        expected = list(in_order(waiting(me, filters)).values_list("pk", flat=True))
+        expected = list(
+            waiting(me, filters).order_by(*MOST_URGENT_FIRST).values_list("pk", flat=True)
+        )
         assert ids_of(part_of(me, filters)) == expected
         sizes.add(len(expected))
     assert len(sizes) > 5
@@ -106,7 +110,9 @@ def test_free_items_are_the_same_by_hand(ann: User, bob: User) -> None:
     for item, until in ((items[1], 1), (alone[0], 1), (alone[1], -1)):
         Skip.objects.create(item=item, moderator=ann, until=now + timedelta(minutes=until))
     part, items_of = QueueFilters(), waiting(ann, QueueFilters())
-    expected = list(in_order(free(items_of, ann, now)).values_list("pk", flat=True))
+    expected = list(
+        free(items_of, ann, now).order_by(*MOST_URGENT_FIRST).values_list("pk", flat=True)
+    )
     assert ids_of(free_part(part_of(ann, part), ann, now)) == expected
     assert 0 < len(expected) < items_of.count()
 

@@ -11,7 +11,7 @@ from django.test import Client
 
 from apps.accounts.models import Role, User
 from apps.policies.models import Action, Label
-from apps.review.exposure import blurred_for, care_of
+from apps.review.exposure import care_of
 from apps.review.models import Cause
 from apps.review.services.decisions import Choice, decide
 from apps.review.services.leases import open_item
@@ -52,8 +52,8 @@ def test_other_labels_are_not_blurred_at_first(console: Client) -> None:
 
 def test_choice_is_each_persons_own(console: Client, ann: User) -> None:
     console.post("/review/wellbeing/", {"blurred": ["spam", "undetermined", "nonsense"]})
-    assert blurred_for(ann) == {"spam", "undetermined"}
-    assert blurred_for(UserFactory()) == {"toxic"}
+    assert set(care_of(ann).blurred) == {"spam", "undetermined"}
+    assert set(care_of(UserFactory()).blurred) == {"toxic"}
     html = read(console, "/review/wellbeing/")
     assert 'value="spam" checked' in html
     assert 'value="toxic" checked' not in html
@@ -62,7 +62,7 @@ def test_choice_is_each_persons_own(console: Client, ann: User) -> None:
 def test_nothing_need_be_blurred(console: Client, ann: User) -> None:
     console.post("/review/wellbeing/", {})
     ReviewItemFactory(label=Label.TOXIC)
-    assert blurred_for(ann) == frozenset()
+    assert set(care_of(ann).blurred) == set()
     assert WARNING not in read(console)
 
 

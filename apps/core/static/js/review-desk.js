@@ -239,18 +239,18 @@ class ReviewDesk extends HTMLElement {
   // ---------- leases ----------
 
   // Says with it when the card has just come before somebody.
-  async #extend(card, more = {}) {
-    if (card.hasAttribute("data-recalled")) return;
-    await this.#hear(card, await this.#post(card.dataset.extendUrl, { token: card.dataset.token, ...more }));
+  #extend(card, more = {}) {
+    return this.#tell(card, card.dataset.extendUrl, more);
   }
 
   // Asks without extending: news of an item is no sign of anybody's work.
-  async #ask(card) {
-    if (card.hasAttribute("data-recalled")) return;
-    await this.#hear(card, await this.#post(card.dataset.askUrl, { token: card.dataset.token }));
+  #ask(card) {
+    return this.#tell(card, card.dataset.askUrl);
   }
 
-  async #hear(card, response) {
+  async #tell(card, url, more = {}) {
+    if (card.hasAttribute("data-recalled")) return;
+    const response = await this.#post(url, { token: card.dataset.token, ...more });
     if (!response?.ok) return;
     const { left_ms: leftMs } = await response.json();
     if (leftMs === null) {
