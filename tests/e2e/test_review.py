@@ -193,17 +193,25 @@ def test_undo_brings_the_cards_back_newest_first(
 def test_undo_takes_the_newest_back_though_its_answer_is_still_on_its_way(
     sign_in: SignIn, ann: User, queue: list[ReviewItem]
 ) -> None:
-    page = open_review(sign_in(user=ann))
+    sent: list[Route] = []
+
+    def hold_the_second(route: Route) -> None:
+        sent.append(route)
+        if len(sent) == 1:
+            route.continue_()
+
+    # From the beginning: requests that are made while interception begins may go by unseen.
+    page = sign_in(user=ann)
+    page.route(re.compile("/decide/"), hold_the_second)
+    open_review(page)
     page.keyboard.press("r")
     expect(page.locator("undo-bar")).to_contain_text("Removed: spam")
     expect(card(page)).to_have_attribute("data-item", str(queue[1].pk))
-    held: list[Route] = []
-    page.route(re.compile("/decide/"), lambda route: held.append(route))
     page.keyboard.press("r")
-    wait_until(lambda: page.evaluate("1") and len(held) == 1)
+    wait_until(lambda: page.evaluate("1") and len(sent) == 2)
     page.keyboard.press("u")
     page.keyboard.press("u")
-    held[0].continue_()
+    sent[1].continue_()
     expect(card(page)).to_have_attribute("data-item", str(queue[0].pk))
     assert not Decision.objects.filter(undone_at__isnull=True).exists()
     assert Decision.objects.count() == 2
@@ -352,8 +360,7 @@ def test_undo_of_a_decision_whose_answer_was_lost_takes_it_back_on_the_server_to
     sign_in: SignIn, troubles: Troubles, ann: User, queue: list[ReviewItem]
 ) -> None:
     troubles.expect("ERR_FAILED")
-    page = open_review(sign_in(user=ann))
-    expect(page.locator("review-desk")).to_have_attribute("data-ready", "")
+    page = sign_in(user=ann)
 
     def lose_the_answer(route: Route) -> None:
         route.fetch()
@@ -361,6 +368,8 @@ def test_undo_of_a_decision_whose_answer_was_lost_takes_it_back_on_the_server_to
 
     page.route(re.compile("/decide/"), lambda route: route.abort())
     page.route(re.compile("/decide/"), lose_the_answer, times=1)
+    open_review(page)
+    expect(page.locator("review-desk")).to_have_attribute("data-ready", "")
     page.keyboard.press("r")
     expect(page.locator("[data-waiting]")).to_contain_text("1 decisions wait")
     page.keyboard.press("u")
