@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
-from django.db import OperationalError, connection
+from django.db import OperationalError
+from django.db.backends.base.operations import BaseDatabaseOperations
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 from psycopg.errors import DeadlockDetected
@@ -115,19 +116,20 @@ def _environment() -> dict[str, str]:
 def _flush_again_after_a_deadlock() -> Iterator[None]:
     # Emptying the tables after a test can deadlock with a last request of a process that runs
     # on. PostgreSQL ends one of the two; when it was ours, the other is through by then.
-    flush = connection.ops.execute_sql_flush
+    flush = BaseDatabaseOperations.execute_sql_flush
 
-    def flush_again(sql_list: list[str]) -> None:
+    def flush_again(self: BaseDatabaseOperations, sql_list: list[str]) -> None:
         for _ in range(FLUSH_TRIES - 1):
             try:
-                return flush(sql_list)
+                return flush(self, sql_list)
             except OperationalError as error:
                 if not isinstance(error.__cause__, DeadlockDetected):
                     raise
-        return flush(sql_list)
+        return flush(self, sql_list)
 
+    # On the class: a connection, and its operations with it, may be another one by then.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection.ops, "execute_sql_flush", flush_again)
+        patch.setattr(BaseDatabaseOperations, "execute_sql_flush", flush_again)
         yield
 
 
