@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from inference import (
     RetryConfig,
     Tensor,
 )
+from inference.health import pending_requests
 from inference.hooks import AttemptEvent, RetryEvent
 from moderation_site.local.servers_process import ServersProcess
 
@@ -74,6 +76,19 @@ def quiet(replicas: list[ReplicaConfig], **changes: Any) -> ClientConfig:
         "deadlines": DeadlineConfig(default_budget_ms=20_000, attempt_timeout_ms=10_000),
     }
     return ClientConfig(replicas, **(settings | changes))
+
+
+async def waiting_at(replica: ReplicaConfig) -> int | None:
+    """How many requests wait there for an instance, as the server itself counts them.
+
+    A call the client has sent may not have arrived; one that waits behind another proves both.
+    """
+    return pending_requests(await asyncio.to_thread(_page, f"http://{replica.metrics}/metrics"))
+
+
+def _page(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return str(answer.read().decode())
 
 
 def sleep_for(sleep_ms: int) -> Tensor:

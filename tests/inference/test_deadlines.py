@@ -98,7 +98,8 @@ async def test_a_cancelled_ensemble_call_is_executed_all_the_same(
         first = asyncio.create_task(client.classify([f"sleep={LONG_MS}"]))
         await until(lambda: client.replica_states()[0].in_flight == 1)
         with pytest.raises(DeadlineExceededError):
-            await client.classify(["queued behind it"], deadline=Deadline.after(0.03))
+            # Long enough to arrive, too short to be reached.
+            await client.classify(["queued behind it"], deadline=Deadline.after(LONG_MS / 2_000))
         await first
 
         async def both_executed() -> bool:

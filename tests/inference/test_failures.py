@@ -12,6 +12,7 @@ import pytest
 
 from inference import (
     AsyncModerationClient,
+    InferResult,
     ModelRef,
     PoolConfig,
     ReplicaConfig,
@@ -36,7 +37,7 @@ from inference.errors import (
     WrongCallError,
 )
 from tests.inference.fault_proxy import DROP, Fault, FaultProxy
-from tests.inference.support import Witness, quiet, sleep_for, until
+from tests.inference.support import Witness, quiet, sleep_for
 
 ONE_ATTEMPT = RetryConfig(max_attempts=1)
 
@@ -63,11 +64,14 @@ async def test_a_request_that_waited_too_long_in_the_queue_is_not_retried(
     pair: list[ReplicaConfig], witness: Witness
 ) -> None:
     async with AsyncModerationClient(quiet(pair[:1]), witness.hooks) as client:
-        first = asyncio.create_task(client.infer("impatient_queue", [sleep_for(200)]))
-        await until(lambda: client.replica_states()[0].in_flight == 1)
-        with pytest.raises(QueueExpiredError):
-            await client.infer("impatient_queue", [sleep_for(1)])
-        await first
+        ends = await asyncio.gather(
+            *(client.infer("impatient_queue", [sleep_for(200)]) for _ in range(2)),
+            return_exceptions=True,
+        )
+    # Which of the two comes first is the network's business; on a busy machine the first waits too.
+    kinds = [type(each) for each in ends]
+    assert QueueExpiredError in kinds
+    assert set(kinds) <= {InferResult, QueueExpiredError}
     assert witness.retries == []
 
 
