@@ -8,13 +8,12 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
-
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
 from apps.policies.models import Label
 from apps.review.grams import asked
-from apps.review.models import Cause, Language, ReviewItem, ReviewState, Skip
+from apps.review.models import Cause, Language
+from apps.review.statements import fetch_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,32 +39,9 @@ def query_of(filters: QueueFilters) -> str:
     return urlencode({name: str(value) for name, value in parts.items() if value})
 
 
-def waiting(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
-    """Open items that `user` may see, in no order. What went up to a lead is for leads,
-    an appeal for anybody but whoever decided first.
-    """
-    items = ReviewItem.objects.filter(state=ReviewState.OPEN).exclude(barred=user)
-    if not may(user, Permission.REVIEW_LEAD):
-        items = items.filter(escalated_by__isnull=True)
-    if filters.label is not None:
-        items = items.filter(label=filters.label)
-    if filters.cause == Cause.UNDETERMINED:
-        # As it is counted: by the label that is missing.
-        items = items.filter(label__isnull=True)
-    elif filters.cause is not None:
-        items = items.filter(cause=filters.cause)
-    if filters.group_id is not None:
-        items = items.filter(group_id=filters.group_id)
-    if filters.language is not None:
-        items = items.filter(language=filters.language)
-    if wanted := asked(filters.text):
-        items = items.filter(grams__contains=wanted)
-    return items
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Conditions on `review_reviewitem AS item`, for statements written by hand.
+    """Some items, as conditions on `review_reviewitem AS item` in statements written by hand.
 
     `sql` is made of words of ours alone; what people wrote is among the parameters.
     """
@@ -76,15 +52,26 @@ class Part:
     def narrowed(self, sql: str, **parameters: Any) -> Part:
         return Part(f"{self.sql} AND {sql}", {**self.parameters, **parameters})
 
+    def rows(self, columns: str, then: str = "", **parameters: Any) -> list[tuple[Any, ...]]:
+        """These columns of each item; `then` may group, order, limit and lock (`OF item`)."""
+        sql = f"SELECT {columns} FROM review_reviewitem AS item WHERE {self.sql} {then}"  # noqa: S608
+        return fetch_rows(sql, {**self.parameters, **parameters})
+
+    def is_empty(self) -> bool:
+        return not self.rows("1", "LIMIT 1")
+
 
 def part_of(user: User, filters: QueueFilters) -> Part:
-    """The same items as `waiting`."""
+    """Open items that `user` may see. What went up to a lead is for leads, an appeal for anybody
+    but whoever decided first.
+    """
     conditions = ["item.state = 'open'", "item.barred_id IS DISTINCT FROM %(user)s"]
     if not may(user, Permission.REVIEW_LEAD):
         conditions.append("item.escalated_by_id IS NULL")
     if filters.label is not None:
         conditions.append("item.label = %(label)s")
     if filters.cause == Cause.UNDETERMINED:
+        # As it is counted: by the label that is missing.
         conditions.append("item.label IS NULL")
     elif filters.cause is not None:
         conditions.append("item.cause = %(cause)s")
@@ -106,19 +93,9 @@ def part_of(user: User, filters: QueueFilters) -> Part:
     return Part(" AND ".join(conditions), parameters)
 
 
-def free(items: QuerySet[ReviewItem], user: User, now: datetime) -> QuerySet[ReviewItem]:
-    """Those that nobody has and that `user` did not just skip, nor any other of their waves."""
-    skips = Skip.objects.filter(moderator=user, until__gt=now)
-    leased = ReviewItem.objects.filter(
-        state=ReviewState.OPEN, leased_by__isnull=False, lease_until__gt=now
-    )
-    taken = Q(wave__in=leased.filter(wave__isnull=False).values("wave"))
-    skipped = Q(wave__in=skips.filter(item__wave__isnull=False).values("item__wave"))
-    return (
-        items.filter(Q(lease_until__isnull=True) | Q(lease_until__lte=now))
-        .exclude(Exists(skips.filter(item=OuterRef("pk"))))
-        .filter(Q(wave__isnull=True) | ~taken & ~skipped)
-    )
+def wave_part(user: User, wave_id: int | None) -> Part:
+    """The open members of a wave that `user` may see; without a wave nothing."""
+    return part_of(user, QueueFilters()).narrowed("item.wave_id = %(wave)s", wave=wave_id)
 
 
 _IS_FREE = """
@@ -143,5 +120,5 @@ AND (item.wave_id IS NULL OR (
 
 
 def free_part(part: Part, user: User, now: datetime) -> Part:
-    """The same items of `part` as `free`."""
+    """Those that nobody has and that `user` did not just skip, nor any other of their waves."""
     return part.narrowed(_IS_FREE, user=user.pk, now=now)

@@ -168,14 +168,9 @@ def _shown(part: Part, rows: Sequence[_RowOfWave]) -> int:
     alone = len(rows) - len(waves)
     if not waves:
         return alone
-    sql = _MEMBERS.format(part=part.sql)
-    members: int = fetch_row(sql, {**part.parameters, "waves": list(waves)})[0]
-    return alone + members
-
-
-_MEMBERS = """
-SELECT count(*) FROM review_reviewitem AS item WHERE {part} AND item.wave_id = ANY(%(waves)s)
-"""
+    members = part.narrowed("item.wave_id = ANY(%(waves)s)", waves=list(waves))
+    counted: int = members.rows("count(*)")[0][0]
+    return alone + counted
 
 
 # ---------- figures ----------

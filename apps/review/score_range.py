@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
-from django.db.models import Count, F, QuerySet, Value
-from django.db.models.functions import Floor, Least, Left
 
 from apps.accounts.models import User
 from apps.policies.models import Label
-from apps.review.models import Cause, ReviewItem
-from apps.review.queue import QueueFilters, waiting
+from apps.review.queue import Part, QueueFilters, part_of
+from apps.review.statements import fetch_rows
 
 BINS = 100
 DOTS_HIGH = 12
@@ -38,45 +37,63 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
+class RangeItem:
+    """One line of the list: `text` is its beginning."""
+
+    id: int
+    version: int
+    score: float
+    opened_at: datetime
+    group: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Range:
     """The items of a range, highest score first: up to `most`, of `total`."""
 
-    items: Sequence[ReviewItem]
+    items: Sequence[RangeItem]
     total: int
     most: int
 
 
 def chart(user: User, filters: QueueFilters) -> Chart:
     """All scored items of a part of the queue, in one query."""
-    at = Least(Floor(F("score") * float(BINS)), Value(BINS - 1.0))
-    found = _scored(user, filters).annotate(bin=at).values_list("bin").annotate(Count("pk"))
+    at = f"least(floor(item.score * {BINS}), {BINS - 1})::int"
     counts = [0] * BINS
-    for place, count in found.order_by():
-        counts[int(place)] = count
+    for place, count in _scored(user, filters).rows(f"{at} AS bin, count(*)", "GROUP BY bin"):
+        counts[place] = count
     return Chart(counts, max(-(-max(counts) // DOTS_HIGH), 1))
+
+
+_HIGHEST_FIRST = f"""
+SELECT item.message_id, item.version, item.score, item.opened_at,
+  coalesce(nullif(chat_group.name, ''), chat_group.external_id), left(message.text, {TEXT_CHARS})
+FROM review_reviewitem AS item
+JOIN chat_message AS message ON message.id = item.message_id
+JOIN chat_group ON chat_group.id = item.group_id
+WHERE {{part}} ORDER BY item.score DESC, item.message_id LIMIT %(most)s
+"""  # noqa: S608 (a constant of ours)
 
 
 def in_range(user: User, filters: QueueFilters, low: float, high: float) -> Range:
     """What scores from `low` to `high`, both included, in two queries."""
-    found = _scored(user, filters).filter(score__gte=low, score__lte=high)
-    most = settings.REVIEW_RANGE_MOST
-    items = (
-        found.select_related("group", "leased_by")
-        .defer("grams")
-        .annotate(line=Left("message__text", TEXT_CHARS))
-        .order_by("-score", "pk")[:most]
+    part = _scored(user, filters).narrowed(
+        "item.score BETWEEN %(low)s AND %(high)s", low=low, high=high
     )
-    return Range(list(items), found.count(), most)
+    most = settings.REVIEW_RANGE_MOST
+    found = fetch_rows(_HIGHEST_FIRST.format(part=part.sql), {**part.parameters, "most": most})
+    return Range([RangeItem(*columns) for columns in found], part.rows("count(*)")[0][0], most)
 
 
-def _scored(user: User, filters: QueueFilters) -> QuerySet[ReviewItem]:
-    return waiting(user, filters).filter(score__isnull=False).exclude(cause=Cause.APPEALED)
+def _scored(user: User, filters: QueueFilters) -> Part:
+    scored = "item.score IS NOT NULL AND item.cause <> 'appealed'"
+    return part_of(user, filters).narrowed(scored)
 
 
 def first_label(user: User) -> Label:
     """What there is most of, for a page that was asked for without a label."""
-    found = (
-        _scored(user, QueueFilters()).values_list("label").annotate(n=Count("pk")).order_by("-n")
+    by_label = _scored(user, QueueFilters()).rows(
+        "item.label, count(*) AS n", "GROUP BY item.label ORDER BY n DESC LIMIT 1"
     )
-    most = found.first()
-    return Label(most[0]) if most else Label.SPAM
+    return Label(by_label[0][0]) if by_label else Label.SPAM

@@ -6,13 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import QuerySet
-
 from apps.accounts.models import User
-from apps.chat.models import Message
 from apps.review.models import ReviewItem
 from apps.review.near import essence, likenesses, most_different
-from apps.review.queue import Part, QueueFilters, part_of, waiting
+from apps.review.queue import Part, QueueFilters, part_of, wave_part
 from apps.review.reading import as_read
 from apps.review.statements import fetch_rows
 
@@ -37,7 +34,9 @@ class WaveFacts:
 class Member:
     """One of a wave. `likeness` is how much of its runs the shown text shares, 0 to 1."""
 
-    message: Message
+    id: int
+    text: str
+    group: str
     likeness: float
 
 
@@ -53,12 +52,9 @@ class WaveCard:
         return self.facts.size - 1
 
 
-_LOOK_AT = f"""
-SELECT item.message_id, item.rank, item.wave_id FROM review_reviewitem AS item
-WHERE {{part}} {{further}} ORDER BY item.rank DESC, item.message_id LIMIT {_LOOK}
-"""  # noqa: S608 (a constant of ours)
+_LOOK_AT = f"ORDER BY item.rank DESC, item.message_id LIMIT {_LOOK}"
 _FURTHER = """
-AND (item.rank < %(rank)s OR item.rank = %(rank)s AND item.message_id > %(last)s)
+(item.rank < %(rank)s OR item.rank = %(rank)s AND item.message_id > %(last)s)
 AND (item.wave_id IS NULL OR item.wave_id <> ALL(%(seen)s))
 """
 
@@ -70,7 +66,8 @@ def one_a_wave(part: Part, count: int) -> list[int]:
     """
     rows: list[int] = []
     seen: set[int] = set()
-    look = fetch_rows(_LOOK_AT.format(part=part.sql, further=""), part.parameters)
+    columns = "item.message_id, item.rank, item.wave_id"
+    look = part.rows(columns, _LOOK_AT)
     while look:
         for id_, _, wave in look:
             if wave is None or wave not in seen:
@@ -80,16 +77,14 @@ def one_a_wave(part: Part, count: int) -> list[int]:
         if len(look) < _LOOK or len(rows) >= count:
             break
         last, rank, _ = look[-1]
-        after = {**part.parameters, "last": last, "rank": rank, "seen": list(seen)}
-        look = fetch_rows(_LOOK_AT.format(part=part.sql, further=_FURTHER), after)
+        further = part.narrowed(_FURTHER, last=last, rank=rank, seen=list(seen))
+        look = further.rows(columns, _LOOK_AT)
     return rows[:count]
 
 
 _FACTS = """
-SELECT item.wave_id, count(*), count(DISTINCT item.group_id),
-  max(item.leased_by_id) FILTER (WHERE item.lease_until > %(now)s)
-FROM review_reviewitem AS item WHERE {part} AND item.wave_id = ANY(%(waves)s)
-GROUP BY item.wave_id HAVING count(*) > 1
+item.wave_id, count(*), count(DISTINCT item.group_id),
+max(item.leased_by_id) FILTER (WHERE item.lease_until > %(now)s)
 """
 
 
@@ -97,9 +92,10 @@ def facts_of(user: User, wave_ids: Collection[int], *, now: datetime) -> dict[in
     """The waves among these that have more than one open member, in one statement."""
     if not wave_ids:
         return {}
-    part = part_of(user, QueueFilters())
-    asked = {**part.parameters, "now": now, "waves": list(wave_ids)}
-    found = fetch_rows(_FACTS.format(part=part.sql), asked)
+    part = part_of(user, QueueFilters()).narrowed(
+        "item.wave_id = ANY(%(waves)s)", waves=list(wave_ids)
+    )
+    found = part.rows(_FACTS, "GROUP BY item.wave_id HAVING count(*) > 1", now=now)
     return {wave: WaveFacts(size, groups, holder) for wave, size, groups, holder in found}
 
 
@@ -108,10 +104,10 @@ def wave_card(user: User, item: ReviewItem, *, now: datetime) -> WaveCard | None
     facts = facts_of(user, [item.wave_id] if item.wave_id else [], now=now).get(item.wave_id or 0)
     if facts is None:
         return None
-    others = list(members_of(user, item)[:COMPARED_MOST])
-    texts = [essence(text) for text in as_read([m.text for m in (item.message, *others)])]
+    others = _others(wave_part(user, item.wave_id), item, COMPARED_MOST)
+    texts = [essence(text) for text in as_read([item.message.text, *(o[1] for o in others)])]
     chosen = most_different(texts, DIFFERENT_SHOWN)
-    return WaveCard(facts, [Member(others[at - 1], likeness) for at, likeness in chosen])
+    return WaveCard(facts, [Member(*others[at - 1], likeness) for at, likeness in chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +120,29 @@ class MembersPage:
 
 def members_page(user: User, item: ReviewItem, *, after: int | None) -> MembersPage:
     """The members besides `item`, oldest first, MEMBERS_PAGE at a time."""
-    found = members_of(user, item)
-    page = list((found if after is None else found.filter(pk__gt=after))[: MEMBERS_PAGE + 1])
+    part = wave_part(user, item.wave_id)
+    if after is not None:
+        part = part.narrowed("item.message_id > %(after)s", after=after)
+    page = _others(part, item, MEMBERS_PAGE + 1)
     shown = page[:MEMBERS_PAGE]
-    texts = [essence(text) for text in as_read([m.text for m in (item.message, *shown)])]
+    texts = [essence(text) for text in as_read([item.message.text, *(one[1] for one in shown)])]
     pairs = zip(shown, likenesses(texts)[1:], strict=True)
-    members = [Member(message, likeness) for message, likeness in pairs]
-    return MembersPage(members, shown[-1].pk if len(page) > MEMBERS_PAGE else None)
+    members = [Member(*one, likeness) for one, likeness in pairs]
+    return MembersPage(members, shown[-1][0] if len(page) > MEMBERS_PAGE else None)
 
 
-def members_of(user: User, item: ReviewItem) -> QuerySet[Message]:
-    """The messages of the other open members, oldest first."""
-    others = waiting(user, QueueFilters()).filter(wave=item.wave_id).exclude(pk=item.pk)
-    return (
-        Message.objects.filter(pk__in=others.values("pk"))
-        .select_related("group", "sender")
-        .order_by("pk")
-    )
+_OTHERS = """
+SELECT item.message_id, message.text, coalesce(nullif(chat_group.name, ''), chat_group.external_id)
+FROM review_reviewitem AS item
+JOIN chat_message AS message ON message.id = item.message_id
+JOIN chat_group ON chat_group.id = item.group_id
+WHERE {part} AND item.message_id <> %(item)s ORDER BY item.message_id LIMIT %(most)s
+"""
+
+
+def _others(part: Part, item: ReviewItem, most: int) -> list[tuple[int, str, str]]:
+    """Id, text and group of the first of a part of a wave besides `item`, oldest first."""
+    asked = {**part.parameters, "item": item.pk, "most": most}
+    return [
+        (id_, text, group) for id_, text, group in fetch_rows(_OTHERS.format(part=part.sql), asked)
+    ]

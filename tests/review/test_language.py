@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from apps.review.language import guess
 from apps.review.models import Language
-from apps.review.queue import QueueFilters, waiting
+from apps.review.queue import QueueFilters, part_of
 from apps.review.services.intake import take_in
 from tests.factories import MessageFactory, UserFactory
 from tests.review.test_intake import judged
@@ -52,5 +52,5 @@ def test_messages_are_queued_by_language() -> None:
     messages = {name: MessageFactory(text=text) for name, text in texts.items()}
     take_in([judged(message) for message in messages.values()])
     for name, message in messages.items():
-        part = waiting(UserFactory(), QueueFilters(language=Language(name)))
-        assert list(part.values_list("pk", flat=True)) == [message.pk]
+        part = part_of(UserFactory(), QueueFilters(language=Language(name)))
+        assert part.rows("item.message_id") == [(message.pk,)]

@@ -74,9 +74,9 @@ def test_range_includes_both_ends_highest_first_and_stops_at_the_limit(
     settings.REVIEW_RANGE_MOST = 2
     low, middle, high, _ = scored(0.6, 0.7, 0.8, 0.81)
     found = in_range(ann, SPAM, 0.6, 0.8)
-    assert [item.pk for item in found.items] == [high.pk, middle.pk]
+    assert [item.id for item in found.items] == [high.pk, middle.pk]
     assert (found.total, found.most) == (3, 2)
-    assert low.pk not in {item.pk for item in found.items}
+    assert low.pk not in {item.id for item in found.items}
 
 
 # ---------- deciding ----------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apps.review.grams import asked, indexed
 from apps.review.models import ReviewItem
-from apps.review.queue import QueueFilters, waiting
+from apps.review.queue import QueueFilters, part_of
 from apps.review.services.intake import take_in
 from apps.review.services.leases import open_next
 from tests.factories import MessageFactory, ReviewItemFactory, UserFactory
@@ -49,8 +49,9 @@ TEXTS = [
 @pytest.mark.django_db
 def test_query_finds_what_holds_all_its_words(query: str, found: list[int]) -> None:
     items = [ReviewItemFactory(verdict__message__text=text) for text in TEXTS]
-    matching = waiting(UserFactory(), QueueFilters(text=query)).values_list("pk", flat=True)
-    assert sorted(matching) == [items[n].pk for n in found]
+    part = part_of(UserFactory(), QueueFilters(text=query))
+    matching = part.rows("item.message_id", "ORDER BY item.message_id")
+    assert matching == [(items[n].pk,) for n in found]
 
 
 @pytest.mark.django_db

@@ -28,7 +28,7 @@ from apps.review.errors import (
 from apps.review.models import Decision, ReviewItem, ReviewState, Skip
 from apps.review.queue import Part, QueueFilters, free_part, part_of
 from apps.review.services.intake import close
-from apps.review.services.waves import leased_sibling, lock_for_lease, siblings
+from apps.review.services.waves import is_alone, leased_sibling, lock_for_lease
 from apps.review.statements import fetch_rows
 
 # How long a skipped item stays away from whoever skipped it.
@@ -92,7 +92,7 @@ def _take_wave(item: ReviewItem, user: User, now: datetime, *, wait: bool) -> bo
 
     Locks the wave until the lease is stored; nothing, when the item is alone.
     """
-    if not siblings(user, item).exists():
+    if is_alone(user, item):
         return True
     if not lock_for_lease(item, wait=wait):
         return False

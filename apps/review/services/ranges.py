@@ -14,8 +14,8 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, require
 from apps.review.errors import TooManyError
-from apps.review.models import Cause, Decision, JointDecision, JointKind, ReviewItem
-from apps.review.queue import QueueFilters, free, waiting
+from apps.review.models import Decision, JointDecision, JointKind
+from apps.review.queue import Part, QueueFilters, free_part, part_of
 from apps.review.services.decisions import Choice
 from apps.review.services.joint import decide_all, grace
 
@@ -78,9 +78,13 @@ def decide_range(
 
 def _lock(user: User, shown: Mapping[int, int], now: datetime) -> list[int]:
     """Those that may be decided, locked by their ids."""
-    items = waiting(user, QueueFilters()).filter(pk__in=list(shown)).order_by("pk")
-    locked = items.exclude(cause=Cause.APPEALED).select_for_update(of=("self",))
-    same = [item.pk for item in locked.defer("grams") if item.version == shown[item.pk]]
-    allowed = free(ReviewItem.objects.filter(pk__in=same), user, now)
-    own = ReviewItem.objects.filter(pk__in=same, leased_by=user)
-    return sorted({*allowed.values_list("pk", flat=True), *own.values_list("pk", flat=True)})
+    asked = part_of(user, QueueFilters()).narrowed(
+        "item.message_id = ANY(%(ids)s) AND item.cause <> 'appealed'", ids=list(shown)
+    )
+    by_id = "ORDER BY item.message_id FOR UPDATE OF item"
+    locked = asked.rows("item.message_id, item.version", by_id)
+    same = [id_ for id_, version in locked if version == shown[id_]]
+    as_shown = Part("item.message_id = ANY(%(ids)s)", {"ids": same})
+    own = as_shown.narrowed("item.leased_by_id = %(user)s", user=user.pk)
+    parts = (free_part(as_shown, user, now), own)
+    return sorted({id_ for part in parts for (id_,) in part.rows("item.message_id")})

@@ -17,7 +17,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission, require
 from apps.review.errors import LeaseLostError
 from apps.review.models import CheckAnswer, Decision, Skip, Strike
-from apps.review.queue import QueueFilters, free, waiting
+from apps.review.queue import QueueFilters, free_part, part_of
 from apps.review.services import checks, decisions, leases, strikes
 from apps.review.services.decisions import Choice
 from apps.review.services.leases import Lease
@@ -38,7 +38,7 @@ def open_next(
     if own is not None and resume and checks.is_in(own, filters):
         return checks.grant(own, user, now)
     kind = checks.is_turn_of(user, now) if own is None else None
-    if kind is not None and free(waiting(user, filters), user, now).exists():
+    if kind is not None and not free_part(part_of(user, filters), user, now).is_empty():
         lease = checks.take(user, kind, filters, now)
         if lease is not None:
             return lease

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -19,7 +19,7 @@ from apps.review.announce import announce
 from apps.review.errors import ItemWithdrawnError, LeaseLostError
 from apps.review.models import JointDecision, ReviewItem, ReviewState, Wave, WaveBand
 from apps.review.near import Print, essence, is_alike, prints
-from apps.review.queue import QueueFilters, waiting
+from apps.review.queue import wave_part
 from apps.review.reading import as_read
 from apps.scoring.claims import array_literal, raw_cursor
 
@@ -186,11 +186,12 @@ def join_time() -> timedelta:
     return timedelta(seconds=settings.REVIEW_WAVE_JOIN_S)
 
 
-def siblings(user: User, item: ReviewItem) -> QuerySet[ReviewItem]:
-    """The other open items of its wave that `user` may see."""
+def is_alone(user: User, item: ReviewItem) -> bool:
+    """Whether its wave has no other open item that `user` may see."""
     if item.wave_id is None:
-        return ReviewItem.objects.none()
-    return waiting(user, QueueFilters()).filter(wave=item.wave_id).exclude(pk=item.pk)
+        return True
+    others = wave_part(user, item.wave_id).narrowed("item.message_id <> %(id)s", id=item.pk)
+    return others.is_empty()
 
 
 def lock_wave(wave_id: int | None) -> None:
@@ -209,11 +210,13 @@ def lock_for_all(user: User, item_id: int, now: datetime) -> list[int]:
         ReviewItem.DoesNotExist: There is no such item.
     """
     item = ReviewItem.objects.only("pk", "wave_id").get(pk=item_id)
-    if not siblings(user, item).exists():
+    if is_alone(user, item):
         return []
     lock_wave(item.wave_id)
-    members = waiting(user, QueueFilters()).filter(wave=item.wave_id).order_by("pk")
-    locked = members.select_for_update(of=("self",)).values_list("pk", "leased_by", "lease_until")
+    locked = wave_part(user, item.wave_id).rows(
+        "item.message_id, item.leased_by_id, item.lease_until",
+        "ORDER BY item.message_id FOR UPDATE OF item",
+    )
     return [
         id_
         for id_, holder_id, until in locked

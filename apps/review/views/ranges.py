@@ -45,7 +45,7 @@ def show(request: SignedInRequest) -> HttpResponse:
     label = filters.label or score_range.first_label(request.user)
     part = QueueFilters(label=label, group_id=filters.group_id)
     read = score_range.in_range(request.user, part, min(low, high), max(low, high))
-    count_shown(request.user, [item.pk for item in read.items])
+    count_shown(request.user, [item.id for item in read.items])
     context = {
         "chart": score_range.chart(request.user, part),
         "range": read,
