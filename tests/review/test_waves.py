@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import psycopg
@@ -45,6 +45,7 @@ from apps.review.services.decisions import Choice, decide, escalate, grace, undo
 from apps.review.services.intake import take_in, withdraw
 from apps.review.services.leases import Lease, open_item, open_next, release_lease, skip
 from apps.review.services.waves import KEPT, forget_old, join_time, take_out
+from apps.scoring.sinks import StoredVerdict
 from apps.webhooks.models import OutboxEvent
 from apps.webhooks.services import release_due
 from tests.factories import GroupFactory, MessageFactory, ReviewItemFactory, UserFactory
@@ -55,6 +56,7 @@ pytestmark = pytest.mark.django_db
 
 REMOVE = Choice(Action.REMOVE, Label.SPAM)
 ALLOW = Choice(Action.ALLOW, Label.OK)
+Made = TypeVar("Made")
 OFFER = "Hello, I am {name}. I earned {n} dollars with this group last week, join t.me/{name}"
 NAMES = ["Lucy", "Mary", "Anna", "Jane", "Rose", "Ruby"]
 
@@ -186,7 +188,7 @@ def test_card_shows_the_three_most_different_members(ann: User, wave: list[int])
     assert (found.facts.size, found.facts.groups, found.others) == (7, 3, 6)
     assert len(found.different) == 3
     assert all(member.likeness < 1 for member in found.different)
-    assert wave[6] not in {member.message.pk for member in found.different}  # the same name
+    assert wave[6] not in {member.id for member in found.different}  # the same name
     assert texts[wave[6]].startswith("Hello, I am Lucy")
 
 
@@ -630,12 +632,40 @@ def test_whoever_opens_a_member_locks_by_ids(ann: User, bob: User) -> None:
     with another_session() as withdrawing, ThreadPoolExecutor(1) as pool:
         withdrawing.execute(_LOCK, [first])
         opening = pool.submit(_closing, lambda: open_item(ann, first))
-        while not is_waited_for(withdrawing):
-            assert not opening.done()
+        assert waits(opening, withdrawing)
         withdrawing.execute(f"{_LOCK} NOWAIT", [second])
         withdrawing.rollback()
         assert opening.result().item_id == first
     assert not ReviewItem.objects.filter(leased_by=bob).exists()
+
+
+def waits(work: Future[Any], session: psycopg.Connection[Any]) -> bool:
+    """Whether it comes to wait for what the session has locked; it must not end before."""
+    while not is_waited_for(session):
+        assert not work.done()
+    return True
+
+
+@pytest.mark.django_db(transaction=True)
+def test_changed_verdict_locks_the_leased_members_of_its_wave_by_their_ids(ann: User) -> None:
+    """Whoever withdraws both has the first one already: they would wait for each other."""
+    first, second = taken_in(offers(2))
+    lease = open_item(ann, first)
+    changed = judged(Message.objects.get(pk=second), label=Label.AD, acting_label=Label.AD)
+    with another_session() as withdrawing, ThreadPoolExecutor(1) as pool:
+        withdrawing.execute(_LOCK, [first])
+        storing = pool.submit(_closing, lambda: _stored([changed]))
+        assert waits(storing, withdrawing)
+        withdrawing.execute(f"{_LOCK} NOWAIT", [second])
+        withdrawing.rollback()
+        storing.result()
+    assert ReviewItem.objects.get(pk=second).label == Label.AD
+    assert ReviewItem.objects.get(pk=first).version == lease.version + 1
+
+
+def _stored(verdicts: list[StoredVerdict]) -> None:
+    with transaction.atomic():
+        take_in(verdicts)
 
 
 def is_waited_for(session: psycopg.Connection[Any]) -> bool:
@@ -644,7 +674,7 @@ def is_waited_for(session: psycopg.Connection[Any]) -> bool:
     return session.execute(waiting).fetchone() is not None
 
 
-def _closing(work: Callable[[], Lease]) -> Lease:
+def _closing(work: Callable[[], Made]) -> Made:
     try:
         return work()
     finally:

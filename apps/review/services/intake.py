@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 from django.utils import timezone
@@ -20,6 +20,7 @@ from apps.review.ranking import base_priority, rank
 from apps.review.services.joint import close_all, join
 from apps.review.services.reports import carry_over
 from apps.review.services.waves import Places, place
+from apps.review.statements import fetch_rows
 from apps.scoring.claims import array_literal, raw_cursor
 from apps.scoring.sinks import StoredVerdict
 
@@ -56,11 +57,30 @@ RETURNING message_id, xmax = 0 AS is_new
 """
 
 # Whoever has a wave open must look again when the verdict of one of its members has changed.
-_RENEW_WAVES = """
+_RENEW_LEASED = """
 UPDATE review_reviewitem SET version = version + 1
-WHERE state = 'open' AND lease_until > %(now)s AND message_id <> ALL(%(ids)s)
-  AND wave_id IN (SELECT wave_id FROM review_reviewitem WHERE message_id = ANY(%(ids)s))
+WHERE state = 'open' AND message_id = ANY(%(ids)s)
 RETURNING message_id
+"""
+
+# All items there are that a batch touches, by their ids, as everybody locks several of them; of
+# them those that somebody has open in whose wave a verdict changes. `_OPEN` and what comes after
+# it find locked what they update.
+_LOCK_TOUCHED = """
+WITH touched AS (
+  SELECT unnest(%(touched)s::bigint[]) AS id, false AS is_leased
+  UNION ALL
+  SELECT older.id, false FROM chat_message AS newer
+  JOIN chat_message AS older USING (group_id, external_id)
+  WHERE newer.id = ANY(%(revised)s) AND older.revision < newer.revision
+  UNION ALL
+  SELECT mate.message_id, true FROM review_reviewitem AS renewed
+  JOIN review_reviewitem AS mate ON mate.wave_id = renewed.wave_id
+  WHERE renewed.message_id = ANY(%(renewed)s) AND mate.state = 'open'
+    AND mate.lease_until > %(now)s AND mate.message_id <> ALL(%(renewed)s)
+), once AS (SELECT id, bool_or(is_leased) AS is_leased FROM touched GROUP BY id)
+SELECT item.message_id, once.is_leased FROM review_reviewitem AS item
+JOIN once ON once.id = item.message_id ORDER BY item.message_id FOR UPDATE OF item
 """
 
 # By the chunks that a batch is from: two index ranges a chunk, nearly always empty. Looking up
@@ -109,34 +129,47 @@ def take_in(verdicts: Sequence[StoredVerdict]) -> None:
     Runs inside the transaction that stores the verdicts, with a fixed number of statements.
     Removed messages are not queued: the policy was sure, and people see them on appeal.
     """
+    now = timezone.now()
     held = [v for v in verdicts if v.action == Action.HOLD]
-    revised, settled = _pointless(verdicts)
-    opened = _open(held) if held else []
-    withdrawn = _withdraw_superseded(revised, settled) if revised or settled else []
-    if revised:
-        carry_over(revised)
+    there = _what_is_there(verdicts)
+    placed = _place(held, now) if held else None  # locks waves, so before any item
+    leased = _lock_touched(there, now) if any(there) else []
+    opened = _open(held, placed, now) if placed else []
+    opened += _renew_leased(leased) if leased else []
+    withdrawn = _withdraw_superseded(there) if there.revised or there.settled else []
+    if there.revised:
+        carry_over(there.revised)
     announce("opened", sorted(opened))
     announce("withdrawn", sorted(withdrawn))
 
 
-def _open(held: Sequence[StoredVerdict]) -> list[int]:
-    now = timezone.now()
-    # psycopg's own cursor: Django's writes values into the statement, and lists one by one.
+class _Placed(NamedTuple):
+    """What an item is made of beside its verdict: the texts, and where each belongs."""
+
+    texts: Mapping[int, str]
+    places: Places
+
+
+def _place(held: Sequence[StoredVerdict], now: datetime) -> _Placed:
     with connection.wrap_database_errors, raw_cursor() as cursor:
         cursor.execute(_TEXTS, [array_literal(v.message_id for v in held)])
         texts = dict(cursor.fetchall())
-        places = place(texts, now=now)
-        rows = [_row(v, texts[v.message_id], places, now) for v in sorted(held)]
-        columns = {name: array_literal(row[name] for row in rows) for name in rows[0]}
-        # Rows of different lengths can't be one array of arrays.
-        columns["grams"] = "|".join(row["grams"] for row in rows)
+    return _Placed(texts, place(texts, now=now))
+
+
+def _open(held: Sequence[StoredVerdict], placed: _Placed, now: datetime) -> list[int]:
+    texts, places = placed
+    rows = [_row(v, texts[v.message_id], places, now) for v in sorted(held)]
+    columns = {name: array_literal(row[name] for row in rows) for name in rows[0]}
+    # Rows of different lengths can't be one array of arrays.
+    columns["grams"] = "|".join(row["grams"] for row in rows)
+    # psycopg's own cursor: Django's writes values into the statement, and lists one by one.
+    with connection.wrap_database_errors, raw_cursor() as cursor:
         cursor.execute(_OPEN, {**columns, "now": now})
         stored = dict(cursor.fetchall())
-    renewed = [id_ for id_, is_new in stored.items() if not is_new]
     joined = {id_: places.joining[id_] for id_ in stored.keys() & places.joining.keys()}
     join({id_: joint for id_, joint in joined.items() if stored[id_]}, now=now)
-    opened = [id_ for id_ in stored if id_ not in joined or id_ in renewed]
-    return opened + _renew_waves(renewed, now)
+    return [id_ for id_, is_new in stored.items() if not (is_new and id_ in joined)]
 
 
 def _row(verdict: StoredVerdict, text: str, places: Places, now: datetime) -> dict[str, Any]:
@@ -160,13 +193,19 @@ def _row(verdict: StoredVerdict, text: str, places: Places, now: datetime) -> di
     }
 
 
-def _renew_waves(renewed: list[int], now: datetime) -> list[int]:
-    """The open items that were shown for a wave in which a verdict has changed."""
-    if not renewed:
-        return []
-    with connection.cursor() as cursor:
-        cursor.execute(_RENEW_WAVES, {"ids": renewed, "now": now})
-        return [row[0] for row in cursor.fetchall()]
+def _lock_touched(there: _There, now: datetime) -> list[int]:
+    """Lock all items that the batch will touch; returns those to renew: see `_LOCK_TOUCHED`."""
+    parameters = {
+        "touched": [*there.renewed, *there.settled, *there.revised],
+        "renewed": there.renewed,
+        "revised": there.revised,
+        "now": now,
+    }
+    return [id_ for id_, is_leased in fetch_rows(_LOCK_TOUCHED, parameters) if is_leased]
+
+
+def _renew_leased(item_ids: Sequence[int]) -> list[int]:
+    return [id_ for (id_,) in fetch_rows(_RENEW_LEASED, {"ids": item_ids})]
 
 
 def _score(verdict: StoredVerdict, label: Label | None) -> float | None:
@@ -176,28 +215,36 @@ def _score(verdict: StoredVerdict, label: Label | None) -> float | None:
     return 1.0 if verdict.scores is None else verdict.scores[LABELS.index(label)]
 
 
-def _pointless(verdicts: Sequence[StoredVerdict]) -> tuple[list[int], list[int]]:
-    """Judged messages that are a later revision, and those decided though an item is open."""
+class _There(NamedTuple):
+    """What a batch meets: judged messages that are a later `revised` one of others, and whose item
+    is open already and is `settled` by the verdict or `renewed`.
+    """
+
+    revised: list[int]
+    settled: list[int]
+    renewed: list[int]
+
+
+def _what_is_there(verdicts: Sequence[StoredVerdict]) -> _There:
     chunks = {verdict.message_id >> CHUNK_ID_BITS for verdict in verdicts}
     with connection.wrap_database_errors, raw_cursor() as cursor:
         cursor.execute(_CANDIDATES, {"chunks": array_literal(chunks)})
         candidates = cursor.fetchall()
     if not candidates:
-        return [], []
+        return _There([], [], [])
     actions = {verdict.message_id: verdict.action for verdict in verdicts}
-    revised = [id_ for id_, is_revision in candidates if is_revision and id_ in actions]
-    settled = [
-        id_
-        for id_, is_revision in candidates
-        if not is_revision and actions.get(id_, Action.HOLD) != Action.HOLD
-    ]
-    return revised, settled
+    judged = [found for found in candidates if found[0] in actions]
+    opened = [id_ for id_, is_revision in judged if not is_revision]
+    return _There(
+        revised=[id_ for id_, is_revision in judged if is_revision],
+        settled=[id_ for id_ in opened if actions[id_] != Action.HOLD],
+        renewed=[id_ for id_ in opened if actions[id_] == Action.HOLD],
+    )
 
 
-def _withdraw_superseded(revised: list[int], settled: list[int]) -> list[int]:
-    with connection.cursor() as cursor:
-        cursor.execute(_WITHDRAW_SUPERSEDED, {"revised": revised, "settled": settled})
-        return [row[0] for row in cursor.fetchall()]
+def _withdraw_superseded(there: _There) -> list[int]:
+    parameters = {"revised": there.revised, "settled": there.settled}
+    return [id_ for (id_,) in fetch_rows(_WITHDRAW_SUPERSEDED, parameters)]
 
 
 @transaction.atomic
