@@ -26,9 +26,10 @@ from apps.api.http import AsgiApp, Message, Receive, Scope, Send  # noqa: E402
 from apps.api.problems import DOCS_PATH  # noqa: E402
 from apps.dashboard.heartbeat import Heartbeat  # noqa: E402
 from apps.dashboard.metrics_endpoint import METRICS_PATH, metrics  # noqa: E402
+from moderation_site.body_limit import limit_body  # noqa: E402
 from moderation_site.routing import websocket_urlpatterns  # noqa: E402
 
-pages = cast(AsgiApp, _django)
+pages = limit_body(cast(AsgiApp, _django))
 api = ApiApp()
 heartbeat = Heartbeat()
 sockets = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))

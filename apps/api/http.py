@@ -119,12 +119,12 @@ def _within_limit(body: Body) -> Body:
 
 
 def too_large() -> Problem:
+    # The connection stays, and the server drops the rest of the body as it comes. Closed with a
+    # body under way it would be reset, and most clients would never see this answer.
     return Problem(
         TOO_LARGE,
         f"Nothing was stored: the body is over {BODY_MOST_BYTES // 1024**2} MiB. "
         "Send fewer messages at a time.",
-        # The rest of the body is not read, so nothing after it on this connection can be.
-        headers=[(b"connection", b"close")],
     )
 
 

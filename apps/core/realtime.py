@@ -580,8 +580,8 @@ async def _leave(viewer: Viewer) -> None:
 class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels has no types
     """Base of the console's WebSockets: says who may watch, and what.
 
-    Set `topics`, or call `subscribe` from `receive_json`; implement `authorize`, which is asked
-    again every minute, so that a person who was signed out or lost a role stops seeing things.
+    Set `topics`; implement `authorize`, which is asked again every minute, so that a person who was
+    signed out or lost a role stops seeing things. What a browser sends is left unread.
     `authorize` may set `views`, by topic, for more than what all may see; who then gets another
     answer than at first is sent away to connect anew.
     """
@@ -601,9 +601,6 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
         """Whether this person may watch `topics`, read anew from the database."""
         raise NotImplementedError
 
-    def subscribe(self, topic: str, view: str = PLAIN) -> None:
-        _hub().subscribe(self._viewer, topic, view)
-
     async def connect(self) -> None:
         is_welcome = await self.authorize()
         # Also who may not: a browser is not told why a handshake was refused, and would take it
@@ -614,8 +611,11 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
             return
         self._viewer.write = self.scope.get("extensions", {}).get(WIRE_EXTENSION)
         for topic in self.topics:
-            self.subscribe(topic, self.views.get(topic, PLAIN))
+            _hub().subscribe(self._viewer, topic, self.views.get(topic, PLAIN))
         self._sender = asyncio.create_task(self._serve(), name="live-viewer")
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Our pages say nothing, so this is somebody's own program: it can't make us fail."""
 
     async def disconnect(self, code: int) -> None:
         if self._sender is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -15,27 +16,31 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect as connect_socket
 
 from apps.accounts.services import create_api_key
 from apps.chat.models import Message
-from moderation_site.local.ports import free_ports
 
 PROJECT = Path(__file__).resolve().parents[2]
 
 
 class Web:
-    """A uvicorn process over the test's database."""
+    """A uvicorn process over the test's database, with the socket that it is given."""
 
-    def __init__(self, environment: dict[str, str], secret: str) -> None:
-        [self.port] = free_ports(1)
+    def __init__(self, listening: socket.socket, environment: dict[str, str], secret: str) -> None:
+        self.port = listening.getsockname()[1]
         self._secret = secret
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "uvicorn", "moderation_site.asgi:application"),
-                *("--port", str(self.port), "--no-access-log", "--log-level", "warning"),
+                *("--fd", str(listening.fileno()), "--no-access-log", "--log-level", "warning"),
+                *("--ws", "moderation_site.sockets:WireProtocol"),
+                *("--ws-per-message-deflate", "false"),
             ],
             cwd=PROJECT,
             env=environment,
+            pass_fds=(listening.fileno(),),
         )
         self._wait_until_alive()
 
@@ -61,8 +66,11 @@ class Web:
 @pytest.fixture
 def web(process_environment: dict[str, str]) -> Iterator[Web]:
     environment = {**process_environment, "STATIC_ROOT": str(settings.STATIC_ROOT)}
-    web = Web(environment, create_api_key(name="backend")[1])
-    yield web
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        web = Web(listening, environment, create_api_key(name="backend")[1])
+        # Ours is closed: once the process ends, nobody listens.
+        listening.close()
+        yield web
     web.process.kill()
     web.process.wait()
 
@@ -77,17 +85,40 @@ def test_api_and_pages_share_the_port(web: Web) -> None:
         assert web.call(connection, "GET", "/sign-in/")[0] == 200
 
 
-def test_a_body_too_large_is_refused_on_the_wire(web: Web) -> None:
+@pytest.mark.parametrize("is_declared", [True, False], ids=["declared", "chunked"])
+@pytest.mark.parametrize("path", ["/api/v1/messages", "/sign-in/"])
+def test_who_sends_too_much_is_told_so_however_long_it_goes_on(
+    web: Web, path: str, is_declared: bool
+) -> None:
+    """It must read the whole: a connection closed under a body is reset, and the answer lost."""
+    part, parts = b" " * 65_536, 400
     with closing(web.connect()) as connection:
-        connection.putrequest("POST", "/api/v1/messages")
+        connection.putrequest("POST", path)
         connection.putheader("Authorization", f"Bearer {web._secret}")
         connection.putheader("Content-Type", "application/json")
-        connection.putheader("Transfer-Encoding", "chunked")
+        if is_declared:
+            connection.putheader("Content-Length", str(len(part) * parts))
+        else:
+            connection.putheader("Transfer-Encoding", "chunked")
         connection.endheaders()
-        chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-        for _ in range(65):
-            connection.send(chunk)
-        assert connection.getresponse().status == 413
+        for _ in range(parts):
+            connection.send(part if is_declared else b"%x\r\n%b\r\n" % (len(part), part))
+        if not is_declared:
+            connection.send(b"0\r\n\r\n")
+        answer = connection.getresponse()
+        assert (answer.status, answer.read() != b"") == (413, True)
+
+        # And no part of the body is taken for a request.
+        assert web.call(connection, "GET", "/healthz")[0] == 200
+
+
+def test_a_websocket_that_there_is_not_is_refused(web: Web) -> None:
+    for path in ("/ws/nothing/", "/ws/operate", "/api/v1/messages", "/"):
+        with pytest.raises(InvalidStatus) as refusal:
+            connect_socket(
+                f"ws://127.0.0.1:{web.port}{path}", origin=f"http://127.0.0.1:{web.port}"
+            )
+        assert refusal.value.response.status_code == 403
 
 
 def test_what_was_answered_before_a_stop_is_stored_once(web: Web) -> None:

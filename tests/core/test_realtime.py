@@ -128,6 +128,22 @@ async def test_all_viewers_get_the_same_frame(address: str) -> None:
         assert other["epoch"] == greeting["epoch"]
 
 
+@pytest.mark.parametrize(
+    "sent",
+    ["no JSON", "{}", "null", '{"topic": "kitchen"}', '{"a":' * 50_000, b"\x00\xff", ""],
+    ids=["text", "object", "null", "wish", "deep", "bytes", "empty"],
+)
+async def test_what_a_browser_sends_changes_nothing(address: str, sent: str | bytes) -> None:
+    async with connect(address) as socket:
+        number = await settled(socket)
+        await socket.send(sent)
+        # Read after what was sent, so the frame below can't have overtaken it.
+        await (await socket.ping())
+        say("done", 1)
+        frame = await next_frame(socket)
+    assert (frame["seq"], frame["events"][0]["ids"]) == (number + 1, [1])
+
+
 async def send_raw(number: int, events: list[dict[str, Any]] | None) -> None:
     layer = get_channel_layer()
     assert layer is not None
