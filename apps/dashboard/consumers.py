@@ -17,7 +17,7 @@ from apps.accounts.permissions import Permission, may
 from apps.core import realtime
 from apps.dashboard import feed, selectors
 from apps.dashboard.presenting import figures_context
-from apps.scoring.feed import shown_ids
+from apps.scoring.feed import ERASED, shown_ids
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,8 +66,9 @@ class Sampled:
 
 async def read_verdicts(events: Sequence[realtime.Event]) -> Sampled:
     """A frame's content, read once for all who watch."""
-    rows = await _in_thread(feed.rows_of, shown_ids(events))
-    return Sampled(sum(event.count for event in events), rows)
+    verdicts = [event for event in events if event.kind != ERASED]
+    rows = await _in_thread(feed.rows_of, shown_ids(verdicts)) if verdicts else []
+    return Sampled(sum(event.count for event in verdicts), rows)
 
 
 def with_text(sampled: Sampled) -> dict[str, Any]:

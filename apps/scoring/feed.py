@@ -17,6 +17,8 @@ _IDS_SENT = 8
 _ROWS_SHOWN = 24
 # A verdict without a label: `hold` as an action, a kind of its own to those who watch.
 UNDETERMINED = "undetermined"
+# No verdict: what viewers have of these messages has to go.
+ERASED = "erased"
 
 
 def tell_viewers(verdicts: Sequence[StoredVerdict]) -> None:
@@ -27,6 +29,12 @@ def tell_viewers(verdicts: Sequence[StoredVerdict]) -> None:
         kinds.setdefault(kind, []).append(verdict.message_id)
     for kind, ids in kinds.items():
         realtime.publish(realtime.VERDICTS, str(kind), ids=ids[-_IDS_SENT:], count=len(ids))
+
+
+def tell_erased(message_ids: Sequence[int]) -> None:
+    """Have viewers take the texts of these messages off their screens, once they are erased."""
+    if message_ids:
+        realtime.publish(realtime.VERDICTS, ERASED, ids=message_ids)
 
 
 def shown_ids(events: Sequence[realtime.Event]) -> list[int]:

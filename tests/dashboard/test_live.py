@@ -23,6 +23,7 @@ from apps.dashboard.consumers import (
     with_text,
     without_text,
 )
+from apps.scoring.feed import ERASED
 from tests.factories import UserFactory, VerdictFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -108,6 +109,14 @@ async def test_no_more_text_travels_than_a_row_holds() -> None:
 
 async def test_deleted_text_does_not_travel() -> None:
     assert await shown_text("my phone number", message__deleted_at=timezone.now()) == []
+
+
+async def test_news_of_erased_messages_is_no_verdict() -> None:
+    verdict = await in_thread(VerdictFactory)()
+    erased, judged = Event(ERASED, 150, [1, 2]), Event("allow", 1, [verdict.message_id])
+    alone, both = await read_verdicts([erased]), await read_verdicts([erased, judged])
+    assert (alone.count, alone.rows) == (0, [])
+    assert (both.count, [row.message_id for row in both.rows]) == (1, [verdict.message_id])
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "Oldest pending"), ("zh-hans", "最久等待")])

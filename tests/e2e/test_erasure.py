@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from apps.accounts.models import Role, User
 from apps.audit.services import Actor
-from apps.chat.models import Message
+from apps.chat.models import CHUNK_ID_BITS, Message
 from apps.review.models import ReviewItem
 from apps.review.services.erasure import carry_on, erase_message, request_erasure
+from apps.scoring.feed import tell_viewers
 from tests.e2e.conftest import PHONE, WIDE, SignIn
 from tests.e2e.test_review import card, open_review, row
-from tests.factories import GroupFactory, MessageFactory, ReviewItemFactory, SenderFactory
+from tests.e2e.test_timeline import slow_batch
+from tests.factories import (
+    GroupFactory,
+    MessageFactory,
+    ReviewItemFactory,
+    SenderFactory,
+    VerdictFactory,
+)
+from tests.review.test_intake import judged
 
 ACTOR = Actor.system("test")
 
@@ -89,3 +98,72 @@ def test_card_of_an_erased_message_can_be_read_by_everybody(
         page = open_review(sign_in(Role.LEAD, viewport=size), f"/review/items/{item.pk}/")
         expect(card(page).get_by_role("alert")).to_contain_text("stays on record")
         assert_accessible(page)
+
+
+# ---------- the operator's page ----------
+
+
+def feed_row(page: Page, message: Message) -> Locator:
+    return page.locator(f'[data-rows] tr[data-id="{message.pk}"]')
+
+
+def open_feed(page: Page) -> Page:
+    page.goto("/operate/")
+    expect(page.locator("live-link .state")).to_have_attribute("data-state", "healthy")
+    return page
+
+
+def test_rows_of_the_feed_lose_their_text_at_once(sign_in: SignIn) -> None:
+    gone = VerdictFactory(message__text="my address is 5 Elm Street").message
+    stays = VerdictFactory(message__text="see you at noon").message
+    page = open_feed(sign_in(Role.MODERATOR))
+    expect(feed_row(page, gone)).to_contain_text("5 Elm Street")
+    erase(gone)
+    expect(feed_row(page, gone).locator(".text-cell")).to_have_text("deleted")
+    expect(feed_row(page, stays)).to_contain_text("see you at noon")
+    expect(page.locator("body")).not_to_contain_text("5 Elm Street")
+
+
+def test_frames_that_a_paused_feed_holds_back_lose_their_text_too(sign_in: SignIn) -> None:
+    page = open_feed(sign_in(Role.MODERATOR))
+    page.locator("#main").focus()
+    page.keyboard.press("Space")
+    gone, other = (
+        VerdictFactory(message__text=text).message for text in ("5 Elm Street", "see you at noon")
+    )
+    tell_viewers([judged(gone)])
+    expect(page.locator("[data-rate]")).to_have_text("Paused: 1 since then")
+    erase(gone)
+    tell_viewers([judged(other)])  # no frame overtakes another
+    expect(page.locator("[data-rate]")).to_have_text("Paused: 2 since then")
+    page.keyboard.press(".")
+    page.keyboard.press(".")
+    expect(feed_row(page, other)).to_contain_text("see you at noon")
+    expect(feed_row(page, gone).locator(".text-cell")).to_have_text("deleted")
+
+
+def test_feed_is_read_anew_when_too_many_are_erased_to_be_told(sign_in: SignIn) -> None:
+    sender = SenderFactory(external_id="u-1")
+    verdicts = [
+        VerdictFactory(message__sender=sender, message__text=f"5 Elm Street, I said {n}")
+        for n in range(120)
+    ]
+    page = open_feed(sign_in(Role.MODERATOR))
+    expect(feed_row(page, verdicts[-1].message)).to_contain_text("5 Elm Street")
+    request_erasure("u-1", by=ACTOR)
+    assert carry_on(for_s=60)
+    expect(feed_row(page, verdicts[-1].message).locator(".text-cell")).to_have_text("deleted")
+    expect(page.locator("body")).not_to_contain_text("5 Elm Street")
+
+
+def test_messages_of_a_slow_batch_lose_their_text_at_once(sign_in: SignIn) -> None:
+    gone = VerdictFactory(message__text="my address is 5 Elm Street").message
+    slow_batch(chunks=[gone.pk >> CHUNK_ID_BITS])
+    page = open_feed(sign_in(Role.MODERATOR))
+    page.get_by_role("link", name="Slowest batches").click()
+    region = page.get_by_role("region", name="Slowest batches")
+    region.get_by_text("Messages in it").click()
+    expect(region).to_contain_text("5 Elm Street")
+    erase(gone)
+    expect(region.locator(f'[data-message="{gone.pk}"] .text')).to_have_text("deleted")
+    expect(page.locator("body")).not_to_contain_text("5 Elm Street")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -156,11 +156,11 @@ def test_events_stand_under_the_charts_and_in_a_list(page: Page) -> None:
     expect(items.first).to_contain_text("triton-3 half-open: <b>9 of 12</b> failed")
 
 
-def slow_batch() -> None:
+def slow_batch(chunks: Sequence[int] = (7, 8)) -> None:
     trace = BatchTrace(
         claim="ab" * 16,
         size=256,
-        chunks=[7, 8],
+        chunks=list(chunks),
         queue_ms=900.0,
         claim_ms=3.0,
         encode_ms=2.0,

@@ -39,6 +39,7 @@ from apps.review.models import (
 from apps.review.services import waves
 from apps.review.services.appeals import outbox_key
 from apps.review.services.intake import withdraw
+from apps.scoring.feed import tell_erased
 from apps.webhooks.models import EventKind, OutboxEvent
 
 BATCH_MESSAGES = 200
@@ -295,6 +296,7 @@ def _erase_around(wiped: chat.Wiped, actor: Actor) -> None:
     ReviewItem.objects.filter(pk__in=wiped.message_ids).update(grams=[])
     erase_about_messages(wiped.message_ids, actor=actor)
     announce("erased", [*wiped.message_ids, *wiped.quoting_ids])
+    tell_erased(wiped.message_ids)
 
 
 @transaction.atomic

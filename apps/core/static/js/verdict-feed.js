@@ -2,9 +2,11 @@
 // text in it was cut into pieces by the server and goes into the page as text only. Who may not read
 // messages gets none, and sees the message's number in its place.
 // Space pauses: rows stay as they are, and the feed says how many came since; a full stop then brings
-// the next frame of those that were held back.
+// the next frame of those that were held back. What is erased loses its text in both at once.
 const ROWS_KEPT = 40;
 const FRAMES_HELD = 240; // a minute
+const REFETCH_LEAST_MS = 1000;
+const ERASED_KEPT = 1000;
 const RATE_WINDOW_MS = 4000;
 const TYPES = "input, textarea, select, button, summary, a, [contenteditable]";
 
@@ -16,6 +18,7 @@ class VerdictFeed extends HTMLElement {
 
   connectedCallback() {
     document.body.addEventListener("live:verdicts", this.#frame);
+    this.addEventListener("htmx:afterSwap", this.#wipe); // rows that were read just before
     document.addEventListener("keydown", this.#key);
     this.querySelector("[data-pause]").addEventListener("click", this.#toggle);
     this.querySelector("[data-step]").addEventListener("click", this.#step);
@@ -26,9 +29,13 @@ class VerdictFeed extends HTMLElement {
     document.body.removeEventListener("live:verdicts", this.#frame);
     document.removeEventListener("keydown", this.#key);
     clearInterval(this.#tick);
+    clearTimeout(this.#refetch);
   }
 
   #tick = 0;
+  #erased = new Set(); // ids of messages, the last ones
+  #refetch = 0;
+  #refetchedAt = -Infinity;
 
   #key = (event) => {
     const act = { " ": this.#toggle, ".": this.#step }[event.key];
@@ -56,8 +63,11 @@ class VerdictFeed extends HTMLElement {
     this.#sayRate();
   };
 
-  #frame = ({ detail: { content } }) => {
-    if (!content) return;
+  #frame = ({ detail: { content, events } }) => {
+    for (const { kind, ids, count } of events) {
+      if (kind === "erased") this.#forget(ids, count);
+    }
+    if (!content?.count) return;
     const rows = content.rows.filter((row) => this.#fits(row));
     this.#counts.push([performance.now(), content.count, rows.length, content.rows.length]);
     if (this.#isPaused) {
@@ -67,6 +77,36 @@ class VerdictFeed extends HTMLElement {
     }
     this.#add(rows);
   };
+
+  #forget(ids, count) {
+    // Too many to be told one by one: which they are, only the server knows.
+    if (count > ids.length) return this.#readAnew();
+    this.#erased = new Set([...this.#erased, ...ids.map(String)].slice(-ERASED_KEPT));
+    this.#wipe();
+  }
+
+  #wipe = () => {
+    for (const row of this.querySelectorAll("[data-rows] tr")) {
+      if (this.#erased.has(row.dataset.id)) row.querySelector(".text-cell").replaceWith(this.#message(row.dataset.id, null, true));
+    }
+    for (const row of this.#held.flatMap(({ rows }) => rows)) {
+      if (this.#erased.has(row.id)) Object.assign(row, { text: null, deleted: true });
+    }
+  };
+
+  // All rows, at once and again after the last news of this kind; held frames can't be read anew.
+  #readAnew() {
+    this.#held = [];
+    if (this.#refetch) return;
+    const read = () => {
+      this.#refetch = 0;
+      this.#refetchedAt = performance.now();
+      this.querySelector("form").dispatchEvent(new Event("change"));
+    };
+    const wait = this.#refetchedAt + REFETCH_LEAST_MS - performance.now();
+    if (wait > 0) this.#refetch = setTimeout(read, wait);
+    else read();
+  }
 
   get #wanted() {
     return Object.fromEntries(new FormData(this.querySelector("form")));
