@@ -2,6 +2,7 @@
 import os
 import sys
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 
 if __name__ == "__main__":
@@ -15,8 +16,14 @@ if __name__ == "__main__":
         from benchmarks.command import main as bench
 
         sys.exit(bench(sys.argv[2:]))
+    from moderation_site.local.joining import explain, join
+
+    is_joined = join(os.environ)
     if sys.argv[1:2] == ["train_classifier"]:
         # It signs nothing, and runs before there is a stack with a secret.
         os.environ.setdefault("SECRET_KEY", "training-signs-nothing")
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "moderation_site.settings")
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        sys.exit(str(error) if is_joined else explain(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import glob
 import json
 import os
 import socket
@@ -17,6 +18,7 @@ from moderation_site.local.bootstrap_client import Accounts, bootstrap
 from moderation_site.local.datadir import DataDir, write_private
 from moderation_site.local.display import Display
 from moderation_site.local.errors import StackError, sentence_for
+from moderation_site.local.joining import environment_left, left_in
 from moderation_site.local.ports import require_free
 from moderation_site.local.processes import demo_program, product_programs
 from moderation_site.local.program import Program
@@ -155,7 +157,10 @@ class Stack:
             stack_id=self._data_dir.stack_id,
             log_dir=self._data_dir.log,
             report=self._display.event,
-            litter=servers.litter(self._options.ready_file),
+            litter=[
+                *servers.litter(self._options.ready_file),
+                glob.escape(str(left_in(self._data_dir))),
+            ],
         ) as supervisor:
             await supervisor.start(programs)
             servers.finish()
@@ -166,7 +171,10 @@ class Stack:
                 await supervisor.start(
                     [demo_program(environment, self._options.url, accounts.api_key)]
                 )
-            with self._announced(servers, supervisor, accounts, started_at_s):
+            with (
+                environment_left(self._data_dir, environment),
+                self._announced(servers, supervisor, accounts, started_at_s),
+            ):
                 await supervisor.run()
 
     def _environment(self, servers: Servers) -> dict[str, str]:

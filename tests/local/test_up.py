@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from moderation_site.local.datadir import DataDir
+from moderation_site.local.joining import left_in
 from moderation_site.local.ports import free_ports
 from moderation_site.local.triton import SHARED_MEMORY
 from moderation_site.local.triton_env import PROJECT
@@ -165,6 +166,39 @@ def test_the_printed_lines_name_the_address_and_the_ways_in(product: Product) ->
         assert shown in output
 
 
+def run_command(data_dir: Path, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    of_tests = {"DJANGO_SETTINGS_MODULE", *REPLACED}
+    environment = {name: value for name, value in os.environ.items() if name not in of_tests}
+    return subprocess.run(
+        [sys.executable, "manage.py", *argv],
+        cwd=PROJECT,
+        env={**environment, "DATA_DIR": str(data_dir)},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_command_beside_it_finds_its_database(product: Product) -> None:
+    data_dir = product.folder / "data"
+    done = run_command(
+        data_dir,
+        *("set_user", "ann", "--role", "lead", "--password-stdin"),
+        stdin="a long sentence for ann\n",
+    )
+    assert (done.returncode, done.stdout) == (0, "ann is Lead moderator.\n"), done.stderr
+    assert left_in(DataDir(data_dir)).stat().st_mode & 0o077 == 0
+
+
+def test_a_command_with_no_stack_beside_it_is_told_what_to_do(tmp_path: Path) -> None:
+    done = run_command(tmp_path, "set_user", "ann")
+    assert done.returncode == 1
+    assert "SECRET_KEY is not set" in done.stderr
+    assert "make up" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_message_comes_back_with_a_verdict_of_the_model(product: Product) -> None:
     verdict = product.wait_for_verdict(product.send("See you at the station at six"))
     assert verdict["label"] in {"ok", "spam", "toxic", "ad"}
@@ -209,6 +243,7 @@ def test_it_stops_without_a_trace_and_starts_again_with_what_was_stored(product:
     assert alive == []
     assert not product.ready_file.exists()
     assert not (product.folder / "data" / "lock").exists()
+    assert not left_in(DataDir(product.folder / "data")).exists()
     assert not (product.folder / "data" / "postgres" / "postmaster.pid").exists()
 
     again = product.start()
@@ -230,6 +265,7 @@ def test_nothing_is_left_after_it_is_killed_itself(product: Product) -> None:
     data_dir = DataDir(product.folder / "data")
     assert list(SHARED_MEMORY.glob(f"*{data_dir.stack_id}*")) == []
     assert not any(folder.exists() for folder in data_dir.outside_dirs())
+    assert not left_in(data_dir).exists()
 
     product.start()
     assert product.stop() == 0
