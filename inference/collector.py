@@ -67,6 +67,7 @@ class Collector(Generic[Item, Result]):
         self._timer: asyncio.TimerHandle | None = None
         self._wake_s = math.inf
         self._is_look_planned = False
+        self._has_callers_to_run = False
         self._drained = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -140,6 +141,12 @@ class Collector(Generic[Item, Result]):
         return loop
 
     def _look(self) -> None:
+        if self._has_callers_to_run:
+            # Another batch ended after this look was planned; its callers run next. Without their
+            # next calls, half a crowd would be split as if it were all.
+            self._has_callers_to_run = False
+            self._the_loop.call_soon(self._look)
+            return
         self._is_look_planned = False
         # Not the loop's clock: uvloop's counts in milliseconds.
         now_s = time.monotonic()
@@ -202,13 +209,18 @@ class Collector(Generic[Item, Result]):
             # What is full already need not wait for the callers below to run.
             self._send_due(now_s, only_full=True)
             _answer(batch, results)
-            self._look_soon()
+            self._look_after_callers()
 
     def _settle(self, batch: Batch[Item], error: Exception) -> None:
         is_overload = isinstance(error, InferenceError) and error.is_overload
         self._policy.failed(batch, is_overload=is_overload)
         for waiter in batch.waiters:
             _fail(waiter, error)
+        self._look_after_callers()
+
+    def _look_after_callers(self) -> None:
+        """Decide once those who were just answered have made their next calls."""
+        self._has_callers_to_run = self._is_look_planned
         self._look_soon()
 
     def _tell(self, batch: Batch[Item]) -> None:

@@ -59,6 +59,8 @@ FAILURES: tuple[tuple[str, str, type[InferenceError]], ...] = (
     ("INTERNAL", "rst_stream", UnreachableError),
     ("INTERNAL", "stream removed", UnreachableError),
     ("INTERNAL", "http2", UnreachableError),
+    # What grpc.aio makes of a write on a connection that has just broken.
+    ("INTERNAL", "internal error from core", UnreachableError),
     ("INTERNAL", "failed to poll from model repository", UnknownModelError),
     ("INTERNAL", "", ModelFailedError),
     ("UNIMPLEMENTED", "", WrongCallError),

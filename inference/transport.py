@@ -382,8 +382,9 @@ class StreamCall:
     async def _why(self, error: BaseException) -> InferenceError:
         if isinstance(error, grpc.aio.AioRpcError):
             return _translated(error)
-        code = await self._call.code()  # known at once: the call is over
-        return error_class_for(code.name, "")(code.name)
+        # Both are known at once: the call is over.
+        code, message = await self._call.code(), await self._call.details()
+        return error_class_for(code.name, message or "")(code.name)
 
     async def read(self) -> StreamMessage | None:
         """The next answer, or None when the server has ended the call in order.

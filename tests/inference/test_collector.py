@@ -312,6 +312,26 @@ async def test_a_thousand_callers_each_get_their_own_answer():
     assert collector.queued == collector.in_flight == 0
 
 
+async def test_a_crowd_whose_batches_end_together_leaves_in_as_few_again():
+    servers = Servers()
+    collector = Collector(servers, CollectorConfig(max_batch=64, max_wait_ms=60_000))
+
+    async def caller() -> None:
+        await collector.submit("first")
+        await collector.submit("second")
+
+    callers = [asyncio.create_task(caller()) for _ in range(100)]
+    await servers.received(2)
+    servers.answer(0)
+    servers.answer(1)
+    await servers.received(4)
+    assert [len(batch) for batch in servers.batches] == [50, 50, 50, 50]
+    servers.answer(2)
+    servers.answer(3)
+    await asyncio.gather(*callers)
+    await collector.aclose()
+
+
 async def test_company_is_awaited_no_longer_than_max_wait():
     servers = Servers()
     collector = Collector(servers, CollectorConfig(max_wait_ms=1.0))

@@ -57,6 +57,7 @@ SEEN = [
     ("UNAVAILABLE", "Socket closed", UnreachableError),
     ("UNAVAILABLE", "Too many pings", UnreachableError),
     ("INTERNAL", "Received RST_STREAM with error code 2", UnreachableError),
+    ("INTERNAL", "Internal error from Core", UnreachableError),
     ("INTERNAL", "Failed to process the request(s) for model instance 'x', …", ModelFailedError),
     ("INTERNAL", "failed to load 'x', failed to poll from model repository", UnknownModelError),
     ("INVALID_ARGUMENT", "unexpected shape for input 'TEXT'", InvalidRequestError),
