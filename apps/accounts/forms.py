@@ -42,20 +42,17 @@ class SignInForm(AuthenticationForm):
                 )
 
     def clean(self) -> dict[str, Any]:
-        """Sign in, unless too many tries failed; a failed one is counted."""
+        """Sign in, unless too many tries failed; this one counts until it succeeds."""
         username = self.cleaned_data.get("username")
         if username is None or self.cleaned_data.get("password") is None:
             return self.cleaned_data  # a field is at fault and says so itself
         address = throttle.address_of(self.request) if self.request else ""
-        wait_s = throttle.seconds_to_wait(username=username, address=address)
+        begun = throttle.begin_try(username=username, address=address)
+        wait_s = throttle.seconds_to_wait(begun)
         if wait_s:
             raise self._throttled(wait_s)
-        try:
-            cleaned = super().clean()
-        except ValidationError:
-            throttle.record_failure(username=username, address=address)
-            raise
-        throttle.forget_failures(username=username, address=address)
+        cleaned = super().clean()
+        throttle.forget_failures(begun)
         return cleaned
 
     @staticmethod

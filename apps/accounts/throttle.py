@@ -25,32 +25,41 @@ def address_of(request: HttpRequest) -> str:
     return str(request.META.get("REMOTE_ADDR") or "")[:45]
 
 
-def seconds_to_wait(*, username: str, address: str) -> int:
-    """How long further tries are refused; 0 when one is welcome."""
+def begin_try(*, username: str, address: str) -> SignInFailure:
+    """Count a try as failed before the password is looked at, and drop what left the window.
+
+    Counted only afterwards, any number of tries at once would each see none before it.
+    """
+    SignInFailure.objects.filter(at__lte=timezone.now() - WINDOW).delete()
+    return SignInFailure.objects.create(name_digest=_digest(username), address=address)
+
+
+def seconds_to_wait(begun: SignInFailure) -> int:
+    """How long this try is refused; 0 when it is welcome. One that is refused does not count."""
     now = timezone.now()
-    failures = SignInFailure.objects.filter(address=address, at__gt=now - WINDOW).order_by("-at")
-    by_name = failures.filter(name_digest=_digest(username))
+    others = SignInFailure.objects.exclude(pk=begun.pk).filter(
+        address=begun.address, at__gt=now - WINDOW
+    )
+    by_name = others.filter(name_digest=begun.name_digest)
     # The failure that has to leave the window before there is room for another try.
     limiting = [
         rows[most - 1]
         for rows, most in (
-            (list(by_name[:MOST_BY_NAME_AND_ADDRESS]), MOST_BY_NAME_AND_ADDRESS),
-            (list(failures[:MOST_BY_ADDRESS]), MOST_BY_ADDRESS),
+            (list(by_name.order_by("-at")[:MOST_BY_NAME_AND_ADDRESS]), MOST_BY_NAME_AND_ADDRESS),
+            (list(others.order_by("-at")[:MOST_BY_ADDRESS]), MOST_BY_ADDRESS),
         )
         if len(rows) == most
     ]
+    if limiting:
+        begun.delete()
     return max((int((row.at + WINDOW - now).total_seconds()) + 1 for row in limiting), default=0)
 
 
-def record_failure(*, username: str, address: str) -> None:
-    """Count one failed try, and drop what left the window."""
-    SignInFailure.objects.filter(at__lte=timezone.now() - WINDOW).delete()
-    SignInFailure.objects.create(name_digest=_digest(username), address=address)
-
-
-def forget_failures(*, username: str, address: str) -> None:
+def forget_failures(succeeded: SignInFailure) -> None:
     """After a success the name's own failures no longer count."""
-    SignInFailure.objects.filter(name_digest=_digest(username), address=address).delete()
+    SignInFailure.objects.filter(
+        name_digest=succeeded.name_digest, address=succeeded.address
+    ).delete()
 
 
 def _digest(username: str) -> bytes:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -79,6 +83,43 @@ def test_sixth_try_is_refused_even_with_the_right_password(client: Client, mira:
     response = client.post(reverse("accounts:sign-in"), {"username": NAME, "password": PASSWORD})
     assert "Too many failed tries" in response.content.decode()
     assert not is_signed_in(client)
+
+
+class SlowBackend:
+    """Takes its time over a password, as real hashing does: until `looked` is set."""
+
+    looking: list[str]
+    looked: threading.Event
+
+    def authenticate(self, request: object, username: str, password: str) -> None:
+        self.looking.append(password)
+        assert self.looked.wait(60)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_guesses_at_once_are_no_more_than_one_after_the_other(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.SlowBackend"]
+    monkeypatch.setattr(SlowBackend, "looking", [], raising=False)
+    monkeypatch.setattr(SlowBackend, "looked", threading.Event(), raising=False)
+    guesses = 3 * throttle.MOST_BY_NAME_AND_ADDRESS
+
+    def guess(number: int) -> None:
+        try:
+            sign_in(Client(), password=f"guess {number}")
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(guesses) as pool:
+        left = {pool.submit(guess, number) for number in range(guesses)}
+        # The refused return, all others are being looked at.
+        while len(left) > len(SlowBackend.looking):
+            done, left = wait(left, timeout=0.05, return_when=FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        SlowBackend.looked.set()
+    assert 0 < len(SlowBackend.looking) <= throttle.MOST_BY_NAME_AND_ADDRESS
 
 
 def test_others_at_the_same_address_may_still_sign_in(client: Client, mira: User) -> None:
