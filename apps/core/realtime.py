@@ -59,6 +59,7 @@ FRAME_EVERY_S = 0.25
 VIEWER_QUEUE_FRAMES = 16
 AUTHORIZE_AGAIN_AFTER_S = 60.0
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.1, 2.0
+_CANCEL_AGAIN_S = 0.1
 _GROUP = "live"
 # Processes come and go; the oldest is forgotten.
 _SOURCES_KEPT = 1000
@@ -494,8 +495,11 @@ class Hub:
         return not self._feeds
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        # Again and again: one that comes while redis-py connects is lost there, and the last viewer
+        # would wait for a hub that listens for ever.
+        while not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=_CANCEL_AGAIN_S)
 
     async def _run(self) -> None:
         delay_s = _RETRY_FIRST_S

@@ -144,6 +144,13 @@ async def test_what_a_browser_sends_changes_nothing(address: str, sent: str | by
     assert (frame["seq"], frame["events"][0]["ids"]) == (number + 1, [1])
 
 
+async def test_a_viewer_that_leaves_at_once_leaves_nothing_behind(address: str) -> None:
+    for _ in range(20):
+        async with connect(address):
+            pass
+    await until(lambda: not any(task.get_name() == "live-hub" for task in asyncio.all_tasks()))
+
+
 async def send_raw(number: int, events: list[dict[str, Any]] | None) -> None:
     layer = get_channel_layer()
     assert layer is not None
