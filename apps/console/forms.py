@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import ApiKey
+from apps.core.templatetags.hostile import marked_plain
 from apps.policies.judging import Limits
 from apps.policies.matching import Fault, PatternError, RuleSpec
 from apps.policies.models import Action, Label, Policy, PolicyVersion, RuleKind
@@ -152,7 +153,43 @@ class NewKeyForm(forms.Form):
         return timezone.make_aware(last)
 
 
-class AuditFilterForm(forms.Form):
+class BeforeForm(forms.Form):
+    """A page of a list, newest first."""
+
     before = forms.IntegerField(min_value=1, max_value=2**63 - 1, required=False)
+
+
+class AuditFilterForm(BeforeForm):
     action = forms.CharField(max_length=64, required=False)
     actor = forms.CharField(max_length=150, required=False)
+
+
+class FindSenderForm(forms.Form):
+    """A person by the id that the backend gave them: any text, so it is not stripped."""
+
+    sender = forms.CharField(
+        max_length=200,
+        strip=False,
+        label=_("Sender"),
+        help_text=_("The chat backend's id of the person."),
+    )
+
+    def refuse_unknown(self) -> None:
+        self.add_error("sender", _("Nobody with this id has written, reported or appealed."))
+
+
+class ConfirmErasureForm(forms.Form):
+    """The id once more, as it is or as the page shows it: not every character can be typed."""
+
+    typed = forms.CharField(strip=False, max_length=2_000, label=_("Type the id to go on"))
+
+    def __init__(self, external_id: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.external_id = external_id
+        self.shown = marked_plain(external_id) or "␣" * len(external_id)
+
+    def clean_typed(self) -> str:
+        typed: str = self.cleaned_data["typed"]
+        if typed != self.external_id and typed.strip() != self.shown:
+            raise forms.ValidationError(_("This is not the id. Nothing was erased."))
+        return typed

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from apps.accounts.models import Role, User
 from apps.audit.services import Actor
-from apps.chat.models import CHUNK_ID_BITS, Message
+from apps.chat.models import CHUNK_ID_BITS, Erasure, Message
 from apps.review.models import ReviewItem
 from apps.review.services.erasure import carry_on, erase_message, request_erasure
 from apps.scoring.feed import tell_viewers
-from tests.e2e.conftest import PHONE, WIDE, SignIn
+from tests.e2e.conftest import PHONE, WIDE, Processes, SignIn, Troubles
 from tests.e2e.test_review import card, open_review, row
 from tests.e2e.test_timeline import slow_batch
 from tests.factories import (
@@ -167,3 +168,61 @@ def test_messages_of_a_slow_batch_lose_their_text_at_once(sign_in: SignIn) -> No
     erase(gone)
     expect(region.locator(f'[data-message="{gone.pk}"] .text')).to_have_text("deleted")
     expect(page.locator("body")).not_to_contain_text("5 Elm Street")
+
+
+# ---------- an admin erases a sender ----------
+
+
+def test_admin_erases_a_sender_from_the_card_and_sees_it_done(
+    own_site: str, pipeline: Processes, sign_in: SignIn, troubles: Troubles
+) -> None:
+    troubles.expect("422")
+    sender = SenderFactory(external_id="\u202eevil", name="<b>Ada</b>\u202e")
+    item = ReviewItemFactory(verdict__message__sender=sender)
+    MessageFactory.create_batch(300, sender=sender, text="my address is 5 Elm Street")
+    page = open_review(sign_in(Role.ADMIN), f"/review/items/{item.pk}/")
+    page.get_by_role("link", name="Erase this sender").click()
+    expect(page.get_by_role("heading", name="<b>Ada</b>")).to_be_visible()
+    expect(page.locator("[data-count=messages]")).to_have_text("301")
+    page.get_by_label("Type the id to go on").fill("evil")
+    page.get_by_role("button", name="Erase for good").click()
+    expect(page.get_by_role("alert")).to_have_text("This is not the id. Nothing was erased.")
+    assert not Erasure.objects.exists()
+    page.get_by_label("Type the id to go on").fill("[RLO]evil")
+    page.get_by_role("button", name="Erase for good").click()
+    state = page.locator(".panel-head .state")
+    expect(state).to_have_text("done")
+    expect(page.locator("[data-count=messages]")).to_have_text("301")
+    assert Message.objects.exclude(text="").count() == 0
+    page.get_by_role("link", name="All erasures").click()
+    expect(page.locator("#erasures tbody tr")).to_have_count(1)
+    expect(page.locator("#erasures tbody tr")).to_contain_text("done")
+    expect(page.locator("body")).not_to_contain_text("Ada")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE])
+def test_pages_of_erasure_can_be_read_by_everybody_and_fit(
+    sign_in: SignIn,
+    troubles: Troubles,
+    assert_accessible: Callable[[Page], None],
+    scheme: str,
+    size: dict[str, int],
+) -> None:
+    troubles.expect("422")
+    sender = SenderFactory(external_id="x" * 200, name="\u202e" + "n" * 199)
+    MessageFactory(sender=sender)
+    done = request_erasure("u-1", by=Actor.system("a" * 150))
+    assert carry_on(for_s=60)
+    going = SenderFactory(external_id="u-2")
+    MessageFactory(sender=going)
+    under_way = request_erasure("u-2", by=ACTOR)
+    page = sign_in(Role.ADMIN, viewport=size, color_scheme=scheme)
+    for path in ("", f"senders/{sender.pk}/", f"{done.pk}/", f"{under_way.pk}/"):
+        page.goto(f"/admin/erasures/{path}")
+        assert_accessible(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.goto(f"/admin/erasures/senders/{sender.pk}/")
+    page.get_by_role("button", name="Erase for good").click()
+    expect(page.get_by_label("Type the id to go on")).to_have_attribute("aria-invalid", "true")
+    assert_accessible(page)

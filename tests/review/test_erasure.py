@@ -249,7 +249,7 @@ class TestSender:
             "last_id": message.pk,
             "quoting": 0,
         }
-        assert done == {"sender": sender.pk, "messages": 1}
+        assert done == {"sender": sender.pk, "messages": 1, "strikes": 0}
 
     def test_is_not_a_sender_with_no_id(self) -> None:
         with pytest.raises(ValueError, match="has an id"):

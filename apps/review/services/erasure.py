@@ -200,7 +200,7 @@ def _erase_some(erasure: Erasure, most: int) -> bool:
             return False
         if Message.objects.filter(sender=erasure.sender).exists():
             return False  # others have locked all that was looked at
-    if erase_by_person(erasure.external_id, actor=actor) != NOTHING:
+    if erase_by_person(erasure.external_id, actor=actor, erasure=erasure) != NOTHING:
         return False
     _finish(erasure, now, actor)
     return True
@@ -234,7 +234,7 @@ def _erase_messages(
 ) -> None:
     chat.mark_erased(chat.keys_of(messages), now=now)
     wiped = chat.wipe(messages, now=now, sender=erasure.sender)
-    _erase_around(wiped, actor)
+    _erase_around(wiped, actor, erasure)
     Erasure.objects.filter(pk=erasure.pk).update(messages=F("messages") + len(messages))
     ids = sorted(wiped.message_ids)
     record(
@@ -254,20 +254,20 @@ def _erase_messages(
 def _finish(erasure: Erasure, now: datetime, actor: Actor) -> None:
     keep_arrivals_out()  # before any row is locked
     sender_id = erasure.sender_id
-    _erase_strikes(sender_id, erasure.external_id)
+    strikes = _erase_strikes(sender_id, erasure.external_id)
     chat.finish_erasure(erasure, now=now)
     record(
         actor=actor,
         action="sender.erased",
         target_type="erasure",
         target_id=erasure.pk,
-        after={"sender": sender_id, "messages": erasure.messages},
+        after={"sender": sender_id, "messages": erasure.messages, "strikes": strikes},
     )
 
 
-def _erase_strikes(sender_id: int | None, external_id: str) -> None:
+def _erase_strikes(sender_id: int | None, external_id: str) -> int:
     """What was not told yet is never told; what was told names nobody any more."""
-    Strike.objects.filter(sender=sender_id).delete()
+    strikes, _ = Strike.objects.filter(sender=sender_id).delete()
     told = OutboxEvent.objects.filter(
         kind__in=(EventKind.SENDER_STRUCK, EventKind.STRIKE_WITHDRAWN), payload__sender=external_id
     ).select_for_update(of=("self",))
@@ -277,6 +277,7 @@ def _erase_strikes(sender_id: int | None, external_id: str) -> None:
         else:
             event.payload.pop("sender")
             event.save(update_fields=["payload"])
+    return strikes
 
 
 # ---------- what hangs on messages, and what people said ----------
@@ -289,21 +290,28 @@ def _lock_waves(message_ids: Sequence[int]) -> None:
     list(Wave.objects.filter(pk__in=ids).order_by("pk").select_for_update(of=("self",)))
 
 
-def _erase_around(wiped: chat.Wiped, actor: Actor) -> None:
+def _erase_around(wiped: chat.Wiped, actor: Actor, erasure: Erasure | None = None) -> None:
     """Take what is known of these messages' words out of the queue, and tell who looks at them."""
     withdraw(message_ids=wiped.message_ids)
     waves.leave(wiped.message_ids)
     ReviewItem.objects.filter(pk__in=wiped.message_ids).update(grams=[])
-    erase_about_messages(wiped.message_ids, actor=actor)
+    erase_about_messages(wiped.message_ids, actor=actor, erasure=erasure)
     announce("erased", [*wiped.message_ids, *wiped.quoting_ids])
     tell_erased(wiped.message_ids)
 
 
 @transaction.atomic
-def erase_about_messages(message_ids: Sequence[int], *, actor: Actor) -> Erased:
+def erase_about_messages(
+    message_ids: Sequence[int], *, actor: Actor, erasure: Erasure | None = None
+) -> Erased:
     """Erase what was said about these messages.
 
     Reports go whole; appeals lose their words and whose they are, moderators' notes their words.
+
+    Args:
+        message_ids: The messages.
+        actor: Who asks.
+        erasure: What it is part of, for the audit record.
     """
     reports, _ = Report.objects.filter(message_id__in=message_ids).delete()
     notes = sum(
@@ -311,14 +319,19 @@ def erase_about_messages(message_ids: Sequence[int], *, actor: Actor) -> Erased:
         for made in (Decision, CheckAnswer)
     )
     appeals = _empty(Appeal.objects.filter(item_id__in=message_ids))
-    return _on_record(Erased(reports, appeals, notes), actor)
+    return _on_record(Erased(reports, appeals, notes), actor, erasure)
 
 
 @transaction.atomic
-def erase_by_person(external_id: str, *, actor: Actor) -> Erased:
+def erase_by_person(external_id: str, *, actor: Actor, erasure: Erasure | None = None) -> Erased:
     """Erase some of what one person, known by the backend's id, said about others' messages.
 
     A thousand reports and appeals each at most: call again until it finds none.
+
+    Args:
+        external_id: The person.
+        actor: Who asks.
+        erasure: What it is part of, for the audit record.
     """
     if not external_id:  # an appeal that names nobody
         return NOTHING
@@ -326,7 +339,7 @@ def erase_by_person(external_id: str, *, actor: Actor) -> Erased:
     reports, _ = Report.objects.filter(pk__in=list(given[:BATCH_WORDS])).delete()
     made = Appeal.objects.filter(appellant=external_id).values_list("pk", flat=True)
     appeals = _empty(Appeal.objects.filter(pk__in=list(made[:BATCH_WORDS])))
-    return _on_record(Erased(reports, appeals, 0), actor)
+    return _on_record(Erased(reports, appeals, 0), actor, erasure)
 
 
 def _empty(appeals: QuerySet[Appeal]) -> int:
@@ -338,13 +351,13 @@ def _empty(appeals: QuerySet[Appeal]) -> int:
     return appeals.update(text="", reason="", appellant="")
 
 
-def _on_record(erased: Erased, actor: Actor) -> Erased:
+def _on_record(erased: Erased, actor: Actor, erasure: Erasure | None) -> Erased:
     if erased != NOTHING:
         record(
             actor=actor,
             action="review.erased",
-            target_type="review",
-            target_id="words",
+            target_type="review" if erasure is None else "erasure",
+            target_id="words" if erasure is None else erasure.pk,
             after=asdict(erased),
         )
     return erased
