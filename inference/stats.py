@@ -128,8 +128,8 @@ class LatencySketch:
         buckets = np.ceil(np.log(clipped) * _PER_LOG - _OFFSET).astype(np.int64)
         self._counts += np.bincount(buckets, minlength=_BUCKETS)
         self._sum_ms += float(values.sum())
-        self._min_ms = min(self._min_ms, float(values.min()))
-        self._max_ms = max(self._max_ms, float(values.max()))
+        self._min_ms = min(self._min_ms, float(np.min(values)))
+        self._max_ms = max(self._max_ms, float(np.max(values)))
 
     @property
     def count(self) -> int:

@@ -45,8 +45,7 @@ class LinearModel:
 def softmax(logits: Floats) -> Floats:
     """Probabilities, a row a message."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probabilities: Floats = powers / powers.sum(axis=1, keepdims=True)
-    return probabilities
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
 def fit(
