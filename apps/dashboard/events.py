@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy
 
 from apps.audit.models import AuditEvent
 from apps.chat.models import Group
+from apps.core.cutting import cut_whole
 from apps.core.templatetags.hostile import marked_plain
 from apps.dashboard.controls import wish_word
 from apps.dashboard.courses import CALM, Step, breaker_steps
@@ -227,7 +228,7 @@ def _shown(event: OperationalEvent, name: str, until_s: float | None) -> Shown:
 
 def _line(name: str) -> str:
     """A group's name comes from outside: its hidden characters are named, and it is cut."""
-    return marked_plain(name[: 2 * MOST_NAME_CHARACTERS])[:MOST_NAME_CHARACTERS]
+    return cut_whole(marked_plain(name[: 2 * MOST_NAME_CHARACTERS]), MOST_NAME_CHARACTERS)
 
 
 def _publications(since: datetime, until: datetime) -> list[Shown]:

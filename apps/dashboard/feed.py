@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
 from apps.chat.models import Message
+from apps.core.cutting import cut_whole
 from apps.core.marks import Kind, Piece, pieces
 from apps.policies.models import Action, Label
 from apps.scoring.models import Source, Verdict
@@ -114,7 +115,7 @@ def _piece_json(piece: Piece) -> list[str]:
 
 def _line(text: str, most: int) -> str:
     """One line of at most `most` characters: what does not fit the row is not sent."""
-    return " ".join(text[: 2 * most].split())[:most]
+    return cut_whole(" ".join(cut_whole(text, 2 * most).split()), most)
 
 
 def latest_rows(

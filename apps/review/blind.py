@@ -14,6 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.core.cutting import cut_whole
 from apps.policies.models import Action, Label
 from apps.review import selectors
 from apps.review.conversation import Conversation, SeenMessage
@@ -141,7 +142,7 @@ def _row(check: Check, user: User, now: datetime) -> QueueRow:
         item_id=item.pk,
         label=Label(item.label) if item.label else None,
         group=str(item.group),
-        text=item.message.text[:ROW_CHARS],
+        text=cut_whole(item.message.text, ROW_CHARS),
         rank=seeming_rank,
         level=level(seeming_rank, now),
         opened_at=opened_at,

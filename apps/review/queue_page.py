@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, may
+from apps.core.cutting import cut_whole
 from apps.policies.models import Label
 from apps.review.models import Cause
 from apps.review.queue import Part, QueueFilters, part_of
@@ -109,7 +110,7 @@ def queue_page(user: User, filters: QueueFilters, *, now: datetime | None = None
 
 _ROWS = f"""
 SELECT item.message_id, item.label, coalesce(nullif(chat_group.name, ''), chat_group.external_id),
-  left(message.text, {ROW_CHARS}), item.rank, item.opened_at, item.reports,
+  left(message.text, {ROW_CHARS + 1}), item.rank, item.opened_at, item.reports,
   item.escalated_by_id IS NOT NULL, holder.id, holder.username, item.wave_id
 FROM review_reviewitem AS item
 JOIN chat_message AS message ON message.id = item.message_id
@@ -146,7 +147,7 @@ def _row(
         item_id=id_,
         label=Label(label) if label else None,
         group=group,
-        text=text,
+        text=cut_whole(text, ROW_CHARS),
         rank=rank,
         level=level(rank, now),
         opened_at=opened_at,

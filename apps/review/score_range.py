@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 
 from apps.accounts.models import User
+from apps.core.cutting import cut_whole
 from apps.policies.models import Label
 from apps.review.queue import Part, QueueFilters, part_of
 from apps.review.statements import fetch_rows
@@ -68,7 +70,8 @@ def chart(user: User, filters: QueueFilters) -> Chart:
 
 _HIGHEST_FIRST = f"""
 SELECT item.message_id, item.version, item.score, item.opened_at,
-  coalesce(nullif(chat_group.name, ''), chat_group.external_id), left(message.text, {TEXT_CHARS})
+  coalesce(nullif(chat_group.name, ''), chat_group.external_id),
+  left(message.text, {TEXT_CHARS + 1})
 FROM review_reviewitem AS item
 JOIN chat_message AS message ON message.id = item.message_id
 JOIN chat_group ON chat_group.id = item.group_id
@@ -83,7 +86,12 @@ def in_range(user: User, filters: QueueFilters, low: float, high: float) -> Rang
     )
     most = settings.REVIEW_RANGE_MOST
     found = fetch_rows(_HIGHEST_FIRST.format(part=part.sql), {**part.parameters, "most": most})
-    return Range([RangeItem(*columns) for columns in found], part.rows("count(*)")[0][0], most)
+    return Range([_item(columns) for columns in found], part.rows("count(*)")[0][0], most)
+
+
+def _item(columns: tuple[Any, ...]) -> RangeItem:
+    id_, version, score, opened_at, group, text = columns
+    return RangeItem(id_, version, score, opened_at, group, cut_whole(text, TEXT_CHARS))
 
 
 def _scored(user: User, filters: QueueFilters) -> Part:

@@ -107,6 +107,12 @@ async def test_no_more_text_travels_than_a_row_holds() -> None:
     assert sum(len(piece[0]) for piece in text) == 160
 
 
+async def test_a_row_ends_with_a_whole_emoji() -> None:
+    family = "👨\u200d👩\u200d👧"
+    text = await shown_text("x" * 157 + family)
+    assert text == [["x" * 157]]
+
+
 async def test_deleted_text_does_not_travel() -> None:
     assert await shown_text("my phone number", message__deleted_at=timezone.now()) == []
 

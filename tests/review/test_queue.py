@@ -13,7 +13,7 @@ from apps.policies.models import Label
 from apps.review.models import Cause, Language, ReviewItem, ReviewState, Skip, Wave
 from apps.review.own import own_facts
 from apps.review.queue import Part, QueueFilters, free_part, part_of
-from apps.review.queue_page import queue_page
+from apps.review.queue_page import ROW_CHARS, queue_page
 from apps.review.selectors import decided_count, keys_of, latest_undoable
 from apps.review.services import decisions, leases
 from apps.review.services.decisions import Choice
@@ -152,3 +152,13 @@ def test_own_facts_are_those_of_the_other_pages(ann: User, bob: User) -> None:
     assert own.undoable == latest_undoable(ann, since=since)
     assert own.keys == keys_of(ann)
     assert own.keys["allow"] == "x"
+
+
+FAMILY = "👨\u200d👩\u200d👧"
+
+
+def test_rows_end_with_a_whole_character(ann: User) -> None:
+    ReviewItemFactory(verdict__message__text="x" * (ROW_CHARS - 3) + FAMILY)
+    ReviewItemFactory(verdict__message__text="y" * (ROW_CHARS - len(FAMILY)) + FAMILY)
+    texts = {row.text for row in queue_page(ann, QueueFilters()).rows}
+    assert texts == {"x" * (ROW_CHARS - 3), "y" * (ROW_CHARS - len(FAMILY)) + FAMILY}
