@@ -28,6 +28,7 @@ from apps.review.selectors import Card, Evidence
 from apps.review.services.waves import join_time
 from apps.review.spans import Span, carried_over, find_spans
 from apps.review.wording import by_whom
+from apps.scoring.reasons import KILLED_WORKERS, NOT_FINITE, POISONED
 
 # The spans that are written out beside the text.
 SPANS_LISTED = 4
@@ -138,7 +139,22 @@ def reason_words(reasons: Sequence[str]) -> list[str]:
     ids = [int(word) for reason in reasons if (word := reason.removeprefix("rule:")).isdecimal()]
     patterns = dict(Rule.objects.filter(pk__in=ids).values_list("pk", "pattern")) if ids else {}
     names = {f"rule:{id_}": _("List entry: %s") % pattern for id_, pattern in patterns.items()}
-    return [names.get(reason, reason) for reason in reasons]
+    return [names.get(reason) or code_words(reason) for reason in reasons]
+
+
+def code_words(reason: str) -> str:
+    """One of `apps.scoring.reasons` for people; the code itself when it is a newer one."""
+    kind, _sign, rest = reason.partition(":")
+    if kind == "model" and rest in Label.values:
+        return _("Model: %s") % Label(rest).label
+    if kind == "undone":
+        return _("Disguise undone: %s") % undone_word(rest)
+    undetermined = {
+        POISONED: _("Undetermined: the model could not read it"),
+        NOT_FINITE: _("Undetermined: the model gave no usable score"),
+        KILLED_WORKERS: _("Undetermined: workers ended while judging it"),
+    }
+    return undetermined.get(reason, reason)
 
 
 def undone_word(name: str) -> str:

@@ -39,6 +39,10 @@ def test_wave_of_143_is_decided_with_one_key_and_taken_back_with_another(
     expect(card(page)).to_have_attribute("data-item", str(ids[0]))
     expect(his.locator('[data-count="all"]')).to_have_text("145")
     assert ReviewItem.objects.filter(state=ReviewState.OPEN).count() == 145
+    expect(page.locator("[data-today]").first).to_have_text("0")
+    page.keyboard.press("s")  # the next card was drawn while 143 were decided
+    expect(card(page)).to_have_attribute("data-item", str(after[0].pk))
+    expect(page.locator("[data-today]").first).to_have_text("0")
 
 
 def test_members_are_read_and_taken_out_by_keyboard(sign_in: SignIn, ann: User) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
-from django.utils.formats import number_format
 
 from apps.alerts.clocks import read_clock
 from apps.alerts.selectors import firing
@@ -26,8 +25,8 @@ def plain_number(value: float | None) -> str:
     if value is None:
         return "–"
     places = 0 if value == round(value) or value >= 100 else 2
-    # Django cuts digits off instead of rounding.
-    return number_format(round(value, places), decimal_pos=places, force_grouping=True)
+    # Like all other figures of the console, in both languages.
+    return f"{value:,.{places}f}"
 
 
 @register.filter

@@ -94,7 +94,7 @@ class ReviewCharts extends HTMLElement {
         { ...axis, size: 26, space: 56, incrs: [1, 2, 4, 7].map((days) => days * DAY_S), values: (_plot, ticks) => ticks.map(dayOf) },
         { ...axis, size: 56, space: 36, values: (_plot, ticks) => ticks.map((tick) => say(tick)) },
       ],
-      series: [{}, ...lines.map(([, { points = false, ...series }]) => ({ width: 1.5, points: { show: points, size: 5 }, ...series }))],
+      series: [{}, ...lines.map(([, { points = false, ...series }]) => ({ width: 1.5, points: { show: points || at.length === 1, size: 5 }, ...series }))],
       hooks: { draw: [(plot) => labelLines(plot, colour)], setCursor: [(plot) => plot.redraw(false)] },
     };
     this.#plots.push({ plot: new uPlot(options, [at, ...lines.map(([values]) => values)], figure) });

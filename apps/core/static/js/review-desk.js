@@ -15,6 +15,8 @@ class ReviewDesk extends HTMLElement {
   #isDry = false; // nothing was there when last asked
   #hasAskedAgain = false;
   #isLeaving = false;
+  #day = null;
+  #today = null; // decisions of today, as far as the page knows
   #pendingAction = null; // waits for a label
   #commands = JSON.parse(this.dataset.keys); // key -> command
   #undoing = Promise.resolve(); // one after the other: each takes what is the newest then
@@ -40,6 +42,7 @@ class ReviewDesk extends HTMLElement {
     addEventListener("pagehide", this.#leave);
     addEventListener("pageshow", this.#comeBack);
     for (const kind of ["pointermove", "wheel", "touchstart"]) addEventListener(kind, this.#wasActive, { passive: true });
+    this.#writeToday();
     this.#markRow();
     this.#fetchAhead();
     this.#moreWork(); // the page itself may have come empty
@@ -120,12 +123,24 @@ class ReviewDesk extends HTMLElement {
   #showWaiting(count, isStuck) {
     this.toggleAttribute("data-stuck", isStuck && count > 0);
     const line = this.querySelector("[data-waiting]");
-    line.textContent = isStuck && count ? `${count} ${this.dataset.wordWaiting}` : "";
+    const word = count === 1 ? this.dataset.wordWaitingOne : this.dataset.wordWaiting;
+    line.textContent = isStuck && count ? `${count} ${word}` : "";
   }
 
+  // A card that was fetched ahead does not know what was decided since: the desk keeps the count.
   #countToday(step) {
+    if (this.#today !== null) this.#today += step;
+    this.#writeToday();
+  }
+
+  #writeToday() {
+    const day = new Date().toISOString().slice(0, 10); // the server counts by days of UTC, too
+    if (day !== this.#day) this.#today = null;
+    this.#day = day;
+    this.#today ??= todayOn(this);
+    if (this.#today === null) return;
     for (const figure of this.querySelectorAll("[data-today]")) {
-      figure.textContent = (Number(figure.textContent.replace(/\D/g, "")) + step).toLocaleString(document.documentElement.lang);
+      figure.textContent = this.#today.toLocaleString(document.documentElement.lang);
     }
   }
 
@@ -148,8 +163,9 @@ class ReviewDesk extends HTMLElement {
     const response = await this.#post(url, {}, { "X-Fragment": "card" });
     if (!response) return;
     if (response.status === 409) return this.#toast(await response.json());
-    this.#countToday(-1);
-    this.#putBack(this.#parse(await response.text()));
+    const card = this.#parse(await response.text());
+    this.#today = todayOn(card); // a wave or a range took many back
+    this.#putBack(card);
   }
 
   // The line broke before the answer came, so nobody knows whether the decision stands. Whatever it
@@ -221,6 +237,7 @@ class ReviewDesk extends HTMLElement {
     // Chosen from the list, though it was to be the next: the lease is this card's now.
     if (this.#ahead?.dataset.item === card.dataset.item) this.#ahead = null;
     this.#slot.replaceChildren(card);
+    this.#writeToday();
     card.removeAttribute("aria-busy");
     card.querySelector("[data-focus]").focus({ preventScroll: true });
     this.#markRow();
@@ -521,6 +538,11 @@ class ReviewDesk extends HTMLElement {
   #toast(detail) {
     document.dispatchEvent(new CustomEvent("toast", { detail }));
   }
+}
+
+function todayOn(element) {
+  const figure = element.querySelector("[data-today]");
+  return figure ? Number(figure.textContent.replace(/\D/g, "")) : null;
 }
 
 customElements.define("review-desk", ReviewDesk);
