@@ -98,6 +98,7 @@ async def test_event_reaches_the_viewer_with_ids_and_count(address: str) -> None
 async def test_many_events_are_few_frames_without_a_gap(address: str) -> None:
     async with connect(address) as socket:
         number = await settled(socket)
+        began_s = time.monotonic()
         for id_ in range(300):
             say("done", id_)
             await asyncio.sleep(0)
@@ -110,7 +111,8 @@ async def test_many_events_are_few_frames_without_a_gap(address: str) -> None:
             assert len(event["ids"]) <= realtime.IDS_KEPT
             seen += event["count"]
     assert seen == 300
-    assert frames <= 5
+    # As many as the pace allows, on a machine that is ever so slow, and one at either end.
+    assert frames <= 2 + (time.monotonic() - began_s) / realtime.FRAME_EVERY_S
 
 
 async def test_all_viewers_get_the_same_frame(address: str) -> None:

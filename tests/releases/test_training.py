@@ -80,6 +80,7 @@ def test_the_model_card_holds_figures_and_no_message(trained: tuple[Path, Path])
     card = (models / "classifier" / "MODEL_CARD.md").read_text("utf-8")
     assert "| en | 120 |" in card
     assert "µs a message" in card
+    assert "{" not in card, "a figure that was not filled in"
     assert not any(row.text in card for row in read_rows(data))
 
 

@@ -106,7 +106,7 @@ def about(training: Training) -> list[str]:
     return [
         "## What it is",
         f"A linear model over hashed character 1- to {LONGEST_NGRAM}-grams ({BUCKETS:,} buckets,"
-        " three small integer weights each, packed) with a softmax over {', '.join(LABELS)}."
+        f" three small integer weights each, packed) with a softmax over {', '.join(LABELS)}."
         " Hashing, look-up and sum are inside the ONNX graph; a message's logits do not depend on"
         f" its batch. File: {training.size_bytes / 2**20:.1f} MiB. Every character's share in a"
         " verdict is exact (the `explainer` model).",
