@@ -9,7 +9,7 @@ from typing import Any
 
 from apps.chat.models import CHUNK_ID_BITS, Message
 from apps.policies.models import Action, Label
-from apps.review.statements import fetch_rows
+from apps.review.statements import GROUP_NAME, IS_NEWEST, fetch_rows
 
 CONTEXT_EACH_SIDE, CONTEXT_MOST = 5, 45
 HISTORY_ROWS = 8
@@ -61,14 +61,10 @@ def conversation_of(rows: Sequence[SeenMessage], each: int = CONTEXT_EACH_SIDE) 
     return Conversation(rows, min(each * 3, CONTEXT_MOST) if goes_on else None)
 
 
-# Newest revisions only; `message_by_sender` has the order of the last part (NEWEST_OF_SENDER).
-_IS_NEWEST = """NOT EXISTS (
-    SELECT FROM chat_message AS newer WHERE newer.group_id = message.group_id
-    AND newer.external_id = message.external_id AND newer.revision > message.revision
-  )"""
+# `message_by_sender` has the order of the last part (NEWEST_OF_SENDER).
 _BESIDE = f"""
 SELECT id FROM chat_message AS message
-WHERE group_id = %(group)s AND external_id <> %(external_id)s AND {_IS_NEWEST}
+WHERE group_id = %(group)s AND external_id <> %(external_id)s AND {IS_NEWEST}
 """  # noqa: S608 (constants of ours, here and below)
 _AROUND = f"""
 (SELECT 0 AS part, id FROM ({_BESIDE} AND id < %(id)s ORDER BY id DESC LIMIT %(each)s) AS before)
@@ -79,18 +75,18 @@ UNION ALL
 _HISTORY = f"""
 UNION ALL
 (SELECT 1, id FROM chat_message AS message
- WHERE sender_id = %(sender)s AND {_IS_NEWEST}
+ WHERE sender_id = %(sender)s AND {IS_NEWEST}
  AND NOT (group_id = %(group)s AND external_id = %(external_id)s)
  ORDER BY id >> {CHUNK_ID_BITS + 12} DESC, id DESC LIMIT {HISTORY_ROWS})
 """  # noqa: S608
-_SEEN = """
-SELECT listed.part, message.id, coalesce(nullif(chat_group.name, ''), chat_group.external_id),
+_SEEN = f"""
+SELECT listed.part, message.id, {GROUP_NAME},
   CASE WHEN sender.erased_at IS NULL
     THEN coalesce(nullif(sender.name, ''), sender.external_id) ELSE '' END,
   message.text, message.received_at,
   message.deleted_at IS NOT NULL, decision.action, decision.label,
   verdict.action, verdict.label, verdict.acting_label
-FROM ({listed}) AS listed
+FROM ({{listed}}) AS listed
 JOIN chat_message AS message ON message.id = listed.id
 JOIN chat_group ON chat_group.id = message.group_id
 JOIN chat_sender AS sender ON sender.id = message.sender_id
@@ -100,7 +96,7 @@ LEFT JOIN LATERAL (
   SELECT action, label, acting_label FROM scoring_verdict WHERE message_id = message.id
   ORDER BY created_at DESC LIMIT 1
 ) AS verdict ON true
-"""
+"""  # noqa: S608
 
 
 def around(message: Message, each: int) -> list[SeenMessage]:

@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from apps.core.cutting import cut_whole
 from apps.policies.models import Label
 from apps.review.queue import Part, QueueFilters, part_of
-from apps.review.statements import fetch_rows
+from apps.review.statements import GROUP_NAME, fetch_rows
 
 BINS = 100
 DOTS_HIGH = 12
@@ -70,8 +70,7 @@ def chart(user: User, filters: QueueFilters) -> Chart:
 
 _HIGHEST_FIRST = f"""
 SELECT item.message_id, item.version, item.score, item.opened_at,
-  coalesce(nullif(chat_group.name, ''), chat_group.external_id),
-  left(message.text, {TEXT_CHARS + 1})
+  {GROUP_NAME}, left(message.text, {TEXT_CHARS + 1})
 FROM review_reviewitem AS item
 JOIN chat_message AS message ON message.id = item.message_id
 JOIN chat_group ON chat_group.id = item.group_id

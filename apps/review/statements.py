@@ -11,6 +11,15 @@ from typing import Any
 
 from django.db import connection
 
+# What people call a group: `Group.__str__` in SQL.
+GROUP_NAME = "coalesce(nullif(chat_group.name, ''), chat_group.external_id)"
+
+# Of `chat_message AS message`: there is no later revision.
+IS_NEWEST = """NOT EXISTS (
+    SELECT FROM chat_message AS newer WHERE newer.group_id = message.group_id
+    AND newer.external_id = message.external_id AND newer.revision > message.revision
+  )"""
+
 
 def fetch_rows(sql: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """All rows; JSON comes as text."""

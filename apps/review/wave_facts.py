@@ -8,10 +8,10 @@ from datetime import datetime
 
 from apps.accounts.models import User
 from apps.review.models import ReviewItem
-from apps.review.near import essence, likenesses, most_different
+from apps.review.near_duplicates import essence, likenesses, most_different
 from apps.review.queue import Part, QueueFilters, part_of, wave_part
 from apps.review.reading import as_read
-from apps.review.statements import fetch_rows
+from apps.review.statements import GROUP_NAME, fetch_rows
 
 # What is looked at in one go to find the next rows: mostly all of them.
 _LOOK = 200
@@ -131,13 +131,13 @@ def members_page(user: User, item: ReviewItem, *, after: int | None) -> MembersP
     return MembersPage(members, shown[-1][0] if len(page) > MEMBERS_PAGE else None)
 
 
-_OTHERS = """
-SELECT item.message_id, message.text, coalesce(nullif(chat_group.name, ''), chat_group.external_id)
+_OTHERS = f"""
+SELECT item.message_id, message.text, {GROUP_NAME}
 FROM review_reviewitem AS item
 JOIN chat_message AS message ON message.id = item.message_id
 JOIN chat_group ON chat_group.id = item.group_id
-WHERE {part} AND item.message_id <> %(item)s ORDER BY item.message_id LIMIT %(most)s
-"""
+WHERE {{part}} AND item.message_id <> %(item)s ORDER BY item.message_id LIMIT %(most)s
+"""  # noqa: S608 (a constant of ours)
 
 
 def _others(part: Part, item: ReviewItem, most: int) -> list[tuple[int, str, str]]:

@@ -18,6 +18,7 @@ from apps.review.services import checks, serving
 from apps.review.services.appeals import decide_appeal, open_appeal
 from apps.review.services.checks import CheckKind, Shares
 from apps.review.services.decisions import Choice, grace
+from apps.review.services.gold import make_gold
 from apps.review.services.leases import open_item
 from apps.review.services.reports import report_message
 from apps.review.services.subjects import Subject
@@ -87,7 +88,7 @@ def furnish(ann: User, bob: User) -> User:
             ann, strike=number == 1, sender=sender, text=f"Free coins, round {number}"
         )
         if number == 0:
-            checks.make_gold(lead, decision.pk)
+            make_gold(lead, decision.pk)
             gold = checks.take(eve, CheckKind.GOLD, QueueFilters(), timezone.now())
             assert gold
             checks.answer(eve, gold.item_id, token=gold.token, choice=REMOVE)

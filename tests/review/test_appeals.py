@@ -27,7 +27,7 @@ from apps.review.errors import (
     UndoExpiredError,
 )
 from apps.review.models import Appeal, AppealState, Cause, Decision, ReviewItem, ReviewState
-from apps.review.own import own_facts
+from apps.review.own_facts import own_facts
 from apps.review.queue import QueueFilters
 from apps.review.queue_page import queue_page
 from apps.review.selectors import latest_undoable

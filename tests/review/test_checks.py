@@ -43,6 +43,7 @@ from apps.review.services import checks, serving
 from apps.review.services.checks import Shares
 from apps.review.services.decisions import Choice, grace, reverse_decision
 from apps.review.services.erasure import erase_about_messages
+from apps.review.services.gold import make_gold, retire_gold
 from apps.review.services.leases import Lease, open_item
 from apps.review.services.settling import settle
 from apps.webhooks.models import OutboxEvent
@@ -355,7 +356,7 @@ class TestSettling:
 
 class TestGold:
     def test_known_answer_is_asked_once_of_each(self, ann: User, bob: User, lead: User) -> None:
-        gold = checks.make_gold(lead, decided(ann).pk)
+        gold = make_gold(lead, decided(ann).pk)
         before = world()
         answered(bob, ALLOW)
         assert world() == before
@@ -369,27 +370,27 @@ class TestGold:
 
     def test_accuracy_is_of_those_that_are_final(self, ann: User, bob: User, lead: User) -> None:
         for choice in (REMOVE, REMOVE, ALLOW):
-            checks.make_gold(lead, decided(ann).pk)
+            make_gold(lead, decided(ann).pk)
             age(answered(bob, choice))
         [score] = check_figures.gold_scores(now=timezone.now())
         assert (score.name, score.answered, score.right) == ("bob", 3, 2)
         assert score.accuracy == pytest.approx(2 / 3)
 
     def test_retired_item_is_served_no_more(self, ann: User, bob: User, lead: User) -> None:
-        gold = checks.make_gold(lead, decided(ann).pk)
-        checks.retire_gold(lead, gold.pk)
+        gold = make_gold(lead, decided(ann).pk)
+        retire_gold(lead, gold.pk)
         with pytest.raises(AssertionError):
             check_for(bob)
-        assert checks.make_gold(lead, Decision.objects.get().pk).retired_at is None
+        assert make_gold(lead, Decision.objects.get().pk).retired_at is None
 
     def test_only_leads_make_it_of_what_is_final(self, ann: User, lead: User) -> None:
         first = decided(ann)
         with pytest.raises(PermissionDenied):
-            checks.make_gold(ann, first.pk)
+            make_gold(ann, first.pk)
         reverse_decision(ann, first.pk, ALLOW)
         for decision in Decision.objects.all():
             with pytest.raises(NotCheckableError):
-                checks.make_gold(lead, decision.pk)
+                make_gold(lead, decision.pk)
         assert not Gold.objects.exists()
 
     def test_share_of_cards_is_kept(self, ann: User, lead: User) -> None:
@@ -545,7 +546,7 @@ class TestPages:
         counts = []
         for _ in range(2):
             for choice in (REMOVE, ALLOW):
-                checks.make_gold(lead, decided(ann).pk)
+                make_gold(lead, decided(ann).pk)
                 age(answered(bob, choice))
             console.get("/review/agreement/")
             with CaptureQueriesContext(connection) as captured:
@@ -638,8 +639,8 @@ class TestVouchingAgain:
         self, ann: User, lead: User
     ) -> None:
         first = decided(ann)
-        checks.make_gold(lead, first.pk)
+        make_gold(lead, first.pk)
         second = reverse_decision(ann, first.pk, ALLOW)
         age(second)
-        gold = checks.make_gold(lead, second.pk)
+        gold = make_gold(lead, second.pk)
         assert (gold.action, gold.label) == (Action.ALLOW, Label.OK)

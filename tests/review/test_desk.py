@@ -26,7 +26,7 @@ from apps.review.models import (
     ReviewState,
     SavedView,
 )
-from apps.review.own import View, own_facts
+from apps.review.own_facts import View, own_facts
 from apps.review.queue import QueueFilters, query_of
 from apps.review.queue_page import FOUND_MOST, groups_with_work, queue_page
 from apps.review.services import tally

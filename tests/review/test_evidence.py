@@ -18,8 +18,8 @@ from apps.policies.models import Label
 from apps.review import selectors
 from apps.review.diffing import COMPARED_WORDS, Fate, changes
 from apps.review.models import Cause
+from apps.review.presenting import highlighted
 from apps.review.reading import read
-from apps.review.showing import highlighted
 from apps.review.spans import Span, carried_over, find_spans
 from apps.scoring import explaining
 from tests.factories import (

@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.accounts.models import Role, User
 from apps.policies.models import Label
 from apps.review.models import Cause, Language, ReviewItem, ReviewState, Skip, Wave
-from apps.review.own import own_facts
+from apps.review.own_facts import own_facts
 from apps.review.queue import Part, QueueFilters, free_part, part_of
 from apps.review.queue_page import ROW_CHARS, queue_page
 from apps.review.selectors import decided_count, keys_of, latest_undoable

@@ -39,7 +39,7 @@ from apps.review.models import (
     ReviewState,
     Strike,
 )
-from apps.review.near import essence, prints
+from apps.review.near_duplicates import essence, prints
 from apps.review.queue import QueueFilters
 from apps.review.services import checks, serving
 from apps.review.services.appeals import decide_appeal, open_appeal

@@ -28,8 +28,8 @@ from apps.review.errors import (
 from apps.review.models import Decision, ReviewItem, ReviewState, Skip
 from apps.review.queue import Part, QueueFilters, free_part, part_of
 from apps.review.services.intake import close
+from apps.review.services.joint import gone_ids
 from apps.review.services.waves import is_alone, leased_sibling, lock_for_lease
-from apps.review.statements import fetch_rows
 
 # How long a skipped item stays away from whoever skipped it.
 SKIP_REST = timedelta(minutes=10)
@@ -289,17 +289,9 @@ def standing_decision(item: ReviewItem) -> Decision:
     return Decision.objects.select_related("moderator").get(item=item, undone_at__isnull=True)
 
 
-_IS_CURRENT = """
-SELECT FROM chat_message AS message WHERE id = %(id)s AND deleted_at IS NULL AND NOT EXISTS (
-  SELECT FROM chat_message AS newer WHERE newer.group_id = message.group_id
-  AND newer.external_id = message.external_id AND newer.revision > message.revision
-)
-"""
-
-
 def is_gone(item: ReviewItem) -> bool:
     """Whether the message was deleted or has a newer revision."""
-    return not fetch_rows(_IS_CURRENT, {"id": item.pk})
+    return bool(gone_ids([item.pk]))
 
 
 def _grant(item: ReviewItem, user: User, now: datetime) -> Lease:

@@ -18,7 +18,7 @@ from apps.audit.services import Actor, record
 from apps.review.announce import announce
 from apps.review.errors import ItemWithdrawnError, LeaseLostError
 from apps.review.models import JointDecision, ReviewItem, ReviewState, Wave, WaveBand
-from apps.review.near import Print, essence, is_alike, prints
+from apps.review.near_duplicates import Print, essence, is_alike, prints
 from apps.review.queue import wave_part
 from apps.review.reading import as_read
 from apps.scoring.claims import array_literal, raw_cursor

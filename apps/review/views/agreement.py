@@ -19,9 +19,9 @@ from apps.review import check_figures
 from apps.review.errors import ReviewError
 from apps.review.forms import ReversalForm, SharesForm
 from apps.review.models import Check, Decision, Gold
-from apps.review.services import checks, settling
+from apps.review.presenting import reversal_choices
+from apps.review.services import checks, gold, settling
 from apps.review.services.checks import Shares
-from apps.review.showing import reversal_choices
 from apps.review.views.history import back_to_history
 from apps.review.wording import refusal
 
@@ -104,7 +104,7 @@ def settle(request: SignedInRequest, check_id: int) -> HttpResponse:
 @requires(Permission.REVIEW_LEAD)
 def make_gold(request: SignedInRequest, decision_id: int) -> HttpResponse:
     try:
-        checks.make_gold(request.user, decision_id)
+        gold.make_gold(request.user, decision_id)
     except Decision.DoesNotExist as error:
         raise Http404 from error
     except ReviewError as error:
@@ -118,7 +118,7 @@ def make_gold(request: SignedInRequest, decision_id: int) -> HttpResponse:
 @requires(Permission.REVIEW_LEAD)
 def retire_gold(request: SignedInRequest, gold_id: int) -> HttpResponse:
     try:
-        checks.retire_gold(request.user, gold_id)
+        gold.retire_gold(request.user, gold_id)
     except Gold.DoesNotExist as error:
         raise Http404 from error
     messages.success(request, _("It is served no more."))

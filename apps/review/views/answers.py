@@ -20,11 +20,11 @@ from apps.review.forms import (
     filters_of,
 )
 from apps.review.models import CheckAnswer, Decision, ReviewItem
-from apps.review.own import Own, own_facts
+from apps.review.own_facts import Own, own_facts
+from apps.review.presenting import card_context
 from apps.review.queue import QueueFilters
 from apps.review.services import decisions, leases
 from apps.review.services.leases import Lease
-from apps.review.showing import card_context
 from apps.review.wording import refusal
 
 BAD_REQUEST, CONFLICT = 400, 409

@@ -27,12 +27,12 @@ from apps.review.forms import (
 )
 from apps.review.keys import GROUPS
 from apps.review.models import ReviewItem
+from apps.review.presenting import queue_context
 from apps.review.queue import query_of
 from apps.review.queue_page import groups_with_work
 from apps.review.services import leases, serving
 from apps.review.services.leases import Lease
 from apps.review.services.wellbeing import count_shown
-from apps.review.showing import queue_context
 from apps.review.views.answers import (
     BAD_REQUEST,
     answers_refusals,

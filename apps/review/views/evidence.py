@@ -12,7 +12,7 @@ from apps.accounts.permissions import Permission
 from apps.review import blind, selectors
 from apps.review.forms import AroundForm
 from apps.review.models import ReviewItem
-from apps.review.showing import conversation_context, spans_context
+from apps.review.presenting import conversation_context, spans_context
 from apps.scoring.explaining import ExplainerAwayError, contributions
 
 

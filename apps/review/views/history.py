@@ -21,8 +21,8 @@ from apps.review.forms import (
 )
 from apps.review.models import Decision
 from apps.review.models.wellbeing import UNDETERMINED
+from apps.review.presenting import reversal_choices
 from apps.review.services import decisions
-from apps.review.showing import reversal_choices
 from apps.review.views.answers import midnight
 from apps.review.wording import refusal, told
 

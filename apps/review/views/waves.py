@@ -18,8 +18,8 @@ from apps.accounts.permissions import Permission
 from apps.review import wave_facts
 from apps.review.forms import LeaseForm, MembersForm
 from apps.review.models import ReviewItem
+from apps.review.presenting import join_minutes
 from apps.review.services import waves
-from apps.review.showing import join_minutes
 from apps.review.views.answers import answers_refusals, invalid
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.review.near import (
+from apps.review.near_duplicates import (
     BANDS,
     essence,
     is_alike,
