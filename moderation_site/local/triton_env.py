@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +22,7 @@ DEFAULT_FOLDER = PROJECT / ".venv-triton"
 STAMP = ".locked"
 # NumPy below 2 has no wheel for later ones.
 NEWEST_PYTHON = (3, 12)
+FITTING_PYTHON = ">=3.11,<3.13"
 OTHERWISE = "set TRITON_REPLICAS to a Triton server of your own (docker-compose.yml has one)"
 
 
@@ -102,11 +102,8 @@ def _install(folder: Path) -> None:
 def _fitting_python() -> str:
     if sys.version_info[:2] <= NEWEST_PYTHON:
         return sys.executable
-    for minor in (12, 11):
-        found = shutil.which(f"python3.{minor}")
-        if found is not None:
-            return found
-    return "3.12"  # uv fetches it
+    # uv takes the first that runs (a version manager's shim may not), or fetches one.
+    return FITTING_PYTHON
 
 
 def _uv(*arguments: str) -> None:
