@@ -125,7 +125,8 @@ def overturn(message_id: int, user: User) -> None:
     )
 
 
-PAGES = ["/review/", "/review/appeals/", "/review/agreement/", "/review/history/?everybody=1"]
+HISTORY = "/review/history/?everybody=1"
+PAGES = ["/review/", "/review/appeals/", "/review/agreement/", "/review/keys/", HISTORY]
 
 
 @pytest.mark.parametrize(
@@ -149,3 +150,13 @@ def test_pages_fit_and_are_accessible(
         is_too_wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
         assert not page.evaluate(is_too_wide), path
         assert_accessible(page)
+
+
+def test_long_text_in_the_history_is_cut_where_its_column_ends(sign_in: SignIn, ann: User) -> None:
+    removed(ann, text="word " * 100)
+    page = sign_in(user=ann)
+    page.goto("/review/history/")
+    text = page.locator(".past-text .text")
+    expect(text).to_contain_text("word")
+    is_cut = "e => e.getBoundingClientRect().right <= e.closest('td').getBoundingClientRect().right"
+    assert text.evaluate(is_cut)
