@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.review.showing import reason_words
+from apps.review.presenting import reason_words
 from apps.scoring.reasons import KILLED_WORKERS, NOT_FINITE, POISONED, UNDONE
 
 
