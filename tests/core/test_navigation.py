@@ -41,5 +41,6 @@ def test_a_page_of_operate_links_to_all_others(client: Client, name: str) -> Non
 
 
 def test_the_pages_of_review_are_not_offered_to_operators(client: Client) -> None:
-    page = page_of(client, Role.OPERATOR, "policies:list")
+    page = page_of(client, Role.OPERATOR, "dashboard:operate")
+    assert reverse("alerts:alerts") in page
     assert reverse("review:history") not in page

@@ -1,6 +1,7 @@
 // Lanes of events on the charts' time axis, and the same events as a list. Follows <time-range>;
 // what still holds is drawn to the end of the window, in the colour of its state and with its word.
 const MS_BETWEEN_LOADS = 5_000;
+const LATE = 0.85; // of the axis: from there on a point's words stand before it
 
 class EventLanes extends HTMLElement {
   #events = [];
@@ -82,6 +83,7 @@ function mark(event, { fromS, spanS }) {
   const start = Math.max(0, (event.at_s - fromS) / spanS);
   element.className = event.look ? "event-span" : "event-point";
   if (event.look) element.dataset.state = event.look;
+  else element.classList.toggle("is-late", start > LATE);
   element.style.setProperty("--at", start);
   element.style.setProperty("--to", event.until_s ? Math.min(1, (event.until_s - fromS) / spanS) : 1);
   element.textContent = event.words;
