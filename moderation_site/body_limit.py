@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from apps.api.http import AsgiApp, Message, Receive, Scope, Send
+from apps.api.http import AsgiApp, Message, Receive, Scope, Send, declared_bytes
 
 _REFUSAL = b"Nothing was done: the form is too large.\n"
 
@@ -24,7 +24,7 @@ def limit_body(app: AsgiApp) -> AsgiApp:
             # To Django it looks like a client that hung up: it answers nothing.
             return message if left_bytes >= 0 else {"type": "http.disconnect"}
 
-        if _declared_bytes(scope) > left_bytes:
+        if declared_bytes(dict(scope["headers"])) > left_bytes:
             await _refuse(send)
             return
         await app(scope, receive_within_limit, send)
@@ -32,11 +32,6 @@ def limit_body(app: AsgiApp) -> AsgiApp:
             await _refuse(send)
 
     return limited
-
-
-def _declared_bytes(scope: Scope) -> int:
-    declared = dict(scope["headers"]).get(b"content-length", b"0")
-    return int(declared) if declared.isdigit() else 0
 
 
 async def _refuse(send: Send) -> None:

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.utils import translation
 
-from apps.accounts.models import User
+from apps.accounts.models import Role, User
 from tests.factories import UserFactory
 
 # Several real processes race in these, on machines that do other things too. One that fails gets
@@ -84,3 +84,8 @@ def ann() -> User:
 def bob() -> User:
     """Another one."""
     return UserFactory(username="bob")
+
+
+@pytest.fixture
+def admin() -> User:
+    return UserFactory(username="root", role=Role.ADMIN)

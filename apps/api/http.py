@@ -80,8 +80,7 @@ class Request:
             ClientGone: it ended half way.
         """
         self._require_json()
-        declared = self.headers.get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > BODY_MOST_BYTES:
+        if declared_bytes(self.headers) > BODY_MOST_BYTES:
             raise too_large()
         message = await self.receive()
         if message["type"] == "http.disconnect":
@@ -136,6 +135,12 @@ def _parameter_fault(
     if name in seen:
         return "is given twice"
     return "must not contain NUL (U+0000)" if "\x00" in value else None
+
+
+def declared_bytes(headers: dict[bytes, bytes]) -> int:
+    """How long the body is to be; 0 when it is not said."""
+    declared = headers.get(b"content-length", b"0")
+    return int(declared) if declared.isdigit() else 0
 
 
 def _request_id(headers: dict[bytes, bytes]) -> str:

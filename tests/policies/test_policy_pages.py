@@ -44,11 +44,6 @@ def policy() -> Policy:
 
 
 @pytest.fixture
-def admin() -> User:
-    return UserFactory(username="root", role=Role.ADMIN)
-
-
-@pytest.fixture
 def console(client: Client, admin: User) -> Client:
     client.force_login(admin)
     return client

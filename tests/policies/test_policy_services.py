@@ -40,11 +40,6 @@ NEW = {
 
 
 @pytest.fixture
-def admin() -> User:
-    return UserFactory(role=Role.ADMIN)
-
-
-@pytest.fixture
 def policy() -> Policy:
     return default_policy_version().policy
 

@@ -42,11 +42,6 @@ ACTOR = Actor.system("test")
 ERASURE_DOC = Path(__file__).parents[2] / "docs" / "erasure.md"
 
 
-@pytest.fixture
-def admin() -> User:
-    return UserFactory(username="root", role=Role.ADMIN)
-
-
 def erase(message: Message, by: User | ApiKey | Actor = ACTOR) -> Any:
     return erase_message(group=message.group.external_id, external_id=message.external_id, by=by)
 

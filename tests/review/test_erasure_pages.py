@@ -34,11 +34,6 @@ LIST = "/admin/erasures/"
 
 
 @pytest.fixture
-def admin() -> User:
-    return UserFactory(username="root", role=Role.ADMIN)
-
-
-@pytest.fixture
 def console(client: Client, admin: User) -> Client:
     client.force_login(admin)
     return client
