@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ class Program:
         probe: Tells whether the child answers.
         env: Variables added to the supervisor's own.
         stop_signal: Asks for an orderly end.
+        last_words: What it prints when it has crashed, which may leave it hanging, its ports open.
         orphan_signal: Sent when the supervisor dies without a word.
         before_start: Clears what a killed predecessor left (lock files, shared memory).
         after_stop: Clears what the child itself leaves.
@@ -50,6 +52,7 @@ class Program:
     ready_timeout_s: float = 60.0
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_s: float = 15.0
+    last_words: re.Pattern[bytes] | None = None
     orphan_signal: signal.Signals = signal.SIGKILL
     before_start: Callable[[], None] = lambda: None
     after_stop: Callable[[], None] = lambda: None

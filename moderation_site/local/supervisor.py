@@ -27,6 +27,9 @@ MARKER = "CHATWARDEN_STACK"
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.2, 15.0
 # A child that lived this long has recovered: its next death starts the backoff anew.
 STEADY_AFTER_S = 30.0
+# So long may a crashed child take to end by itself.
+LAST_WORDS_S = 2.0
+LONGEST_LAST_WORDS = 200  # bytes: they may come in two reads
 FIRST_POLL_S, LONGEST_POLL_S = 0.02, 0.25
 
 
@@ -67,6 +70,8 @@ class Child:
     started_at_s: float = 0.0
     is_logged: bool = True
     is_buried: bool = False
+    has_crashed: bool = False
+    tail: bytes = b""  # of its output, while it has last words to listen for
     reading: int | None = None  # the end of the pipe that carries its output
     keeper: asyncio.Task[None] | None = field(default=None, repr=False)
 
@@ -182,7 +187,7 @@ class Supervisor:
             os.close(writing)
         child.started_at_s = asyncio.get_running_loop().time()
         self._tell_warden(f"+ {child.process.pid} {int(program.orphan_signal)}")
-        child.is_buried = False
+        child.is_buried = child.has_crashed = False
         self._stop_reading(child)
         os.set_blocking(reading, False)
         child.reading = reading
@@ -196,8 +201,29 @@ class Supervisor:
             return
         if data:
             self._write_log(child, data)
+            self._listen(child, data)
         else:
             self._stop_reading(child)
+
+    def _listen(self, child: Child, data: bytes) -> None:
+        last_words = child.program.last_words
+        if last_words is None or child.has_crashed:
+            return
+        heard = child.tail + data
+        child.tail = heard[-LONGEST_LAST_WORDS:]
+        if last_words.search(heard):
+            child.has_crashed, child.tail = True, b""
+            assert child.process is not None
+            loop = asyncio.get_running_loop()
+            loop.call_later(LAST_WORDS_S, self._end_crashed, child, child.process.pid)
+
+    def _end_crashed(self, child: Child, pid: int) -> None:
+        """Its keeper starts it again."""
+        if child.is_running and child.process is not None and child.process.pid == pid:
+            detail = f"it crashed and hung for {LAST_WORDS_S:.0f} s; ending it"
+            self._report(Event(EventKind.DIED, child.program.name, detail))
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
 
     def _stop_reading(self, child: Child) -> None:
         if child.reading is not None:

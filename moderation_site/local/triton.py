@@ -8,6 +8,7 @@ with its C++ backend runs here unchanged.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ MODEL_REPOSITORY = PROJECT / "triton_models"
 OWN_BACKENDS = Path(__file__).resolve().parent / "triton_backend"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (where Triton's python backend keeps its regions)
 EXIT_TIMEOUT_S = 6
+# Its handler of SIGSEGV and SIGABRT says so, then makes a stack trace. That needs memory, and the
+# lock of the allocator may be held by the very call that crashed: then it hangs for ever, with its
+# ports open and its health endpoints saying ready.
+CRASHED = re.compile(rb"Signal \((?:6|11)\) received")
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,7 @@ def replica_program(
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         },
+        last_words=CRASHED,
         ready_timeout_s=120.0,
         stop_timeout_s=EXIT_TIMEOUT_S + 6.0,
         before_start=clear,

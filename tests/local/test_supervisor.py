@@ -17,6 +17,7 @@ import pytest
 from moderation_site.local.errors import StackError
 from moderation_site.local.program import Program
 from moderation_site.local.supervisor import MARKER, Event, EventKind, Supervisor, end_leftovers
+from moderation_site.local.triton import CRASHED
 from moderation_site.local.triton_env import PROJECT
 
 STEADY = "READY.write_text(str(os.getpid())); signal.pause()"
@@ -113,6 +114,30 @@ async def test_a_killed_child_is_started_again_and_said_so(
         assert supervisor.pids["child"] != before
     [died] = watch.of(EventKind.DIED)
     assert died.detail == "ended by SIGKILL; starting it again in 0.2 s"
+
+
+async def test_a_child_that_crashed_and_hangs_is_ended_and_started_again(
+    supervisor: Supervisor, watch: Watch, make_program: ProgramMaker, tmp_path: Path
+) -> None:
+    """As Triton does when the crash holds the allocator's lock: alive, listening, and deaf."""
+    once = tmp_path / "once"
+    code = (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})\n"
+        f"once = pathlib.Path({str(once)!r})\n"
+        "if once.exists(): READY.touch(); signal.pause()\n"
+        "once.touch(); print('corrupted: Sig', end='', flush=True); READY.touch()\n"
+        "signal.sigwait({signal.SIGUSR1}); print('nal (6) received.', flush=True); signal.pause()"
+    )
+    async with supervisor:
+        await supervisor.start([make_program("triton", code, last_words=CRASHED)])
+        before = supervisor.pids["triton"]
+        os.kill(before, signal.SIGUSR1)
+        await watch.until(EventKind.RESTARTED)
+        assert supervisor.pids["triton"] != before
+    assert [event.detail for event in watch.of(EventKind.DIED)] == [
+        "it crashed and hung for 2 s; ending it",
+        "ended by SIGKILL; starting it again in 0.2 s",
+    ]
 
 
 async def test_the_wait_doubles_while_a_child_keeps_dying(
