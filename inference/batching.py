@@ -147,6 +147,7 @@ class BatchPolicy(Generic[Item]):
     def __init__(self, config: CollectorConfig) -> None:
         self._config = config
         self._max_wait_s = config.max_wait_ms / 1000
+        self._sorted_batches = config.sorted_batches
         self._least_batch = min(config.worthwhile_batch, config.max_batch)
         self._queue: deque[Waiter[Item]] = deque()
         # The oldest few batches' worth, sorted by length once and used up before the next round:
@@ -325,24 +326,21 @@ class BatchPolicy(Generic[Item]):
         return self._earliest_deadline_s() - self.pacing.expected_s(self.queued)
 
     def _take(self, size: int) -> list[Waiter[Item]]:
-        taken = _pop_waiting(self._round, size)
+        # Few ever go: then nobody need be asked whether they still wait.
+        pop = _pop if len(self._queue) + len(self._round) == self.queued else _pop_waiting
+        taken = pop(self._round, size)
         if not taken and self.queued > size:
-            self._start_round(size)
-            taken = _pop_waiting(self._round, size)
+            self._round_arrived_s = self._oldest_arrived_s()
+            self._round.extend(sorted(pop(self._queue, size * self._sorted_batches), key=_length))
+            taken = pop(self._round, size)
         elif len(taken) < size:
-            taken += _pop_waiting(self._queue, size - len(taken))
+            taken += pop(self._queue, size - len(taken))
             taken.sort(key=_length)
         for waiter in taken:
             waiter.state = SENT
         self.queued -= len(taken)
         self._sweep_if_worthwhile()
         return taken
-
-    def _start_round(self, size: int) -> None:
-        self._round_arrived_s = self._oldest_arrived_s()
-        next_ones = _pop_waiting(self._queue, size * self._config.sorted_batches)
-        next_ones.sort(key=_length)
-        self._round.extend(next_ones)
 
     def wake_s(self, now_s: float) -> float:
         """When to look again if nothing else happens: a wait or a deadline ends. May be inf."""
@@ -387,10 +385,18 @@ def _is_queued(waiter: Waiter[Item]) -> bool:
     return waiter.state is QUEUED
 
 
+def _pop(source: deque[Waiter[Item]], most: int) -> list[Waiter[Item]]:
+    """The oldest."""
+    if len(source) <= most:
+        oldest = list(source)
+        source.clear()
+        return oldest
+    return [source.popleft() for _ in range(most)]
+
+
 def _pop_waiting(source: deque[Waiter[Item]], most: int) -> list[Waiter[Item]]:
     """The oldest that still wait; those that have gone are dropped on the way."""
     waiting: list[Waiter[Item]] = []
     while source and len(waiting) < most:
-        oldest = [source.popleft() for _ in range(min(most - len(waiting), len(source)))]
-        waiting += [waiter for waiter in oldest if waiter.state is QUEUED]
+        waiting += filter(_is_queued, _pop(source, most - len(waiting)))
     return waiting

@@ -264,9 +264,9 @@ class CollectorConfig:
     # While another batch is in flight, fewer calls than this wait for company (or max_wait_ms):
     # a call of its own costs about what judging as many texts does.
     worthwhile_batch: int = 16
-    # How many batches' worth of waiting calls are sorted by length at a time: from a second one on
-    # the servers hardly pad less, and the longest of each round wait for all the others.
-    sorted_batches: int = 2
+    # How many batches' worth of waiting calls are sorted by length at a time: the servers pad the
+    # less the more these are, and the longest of each round wait for all the others.
+    sorted_batches: int = 4
 
     def __post_init__(self) -> None:
         for name in ("max_batch", "max_in_flight_batches", "max_queued", "worthwhile_batch"):

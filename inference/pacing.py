@@ -33,34 +33,42 @@ class Pacing:
     What counts is the pace: seconds for each call answered, while there are calls. Each is taken
     over as many batches as may be in flight, since those that left together end together.
 
-    A trial is paid for by its callers. So it ends as soon as a few batches say clearly that it is
-    worse (or better), and trials become rare while nothing better is found: the first comes after
-    a dozen batches, since nothing is known yet, in the end there is one in a thousand.
+    Of two numbers that are as good, the larger one is kept where its batches are full: those of the
+    smaller one would be no larger, and the servers never run dry. Elsewhere it is the smaller one:
+    calls that travel together pay a batch's fixed costs once. The other must be clearly better.
+
+    A trial is paid for by its callers. So a few batches are enough to give up a hopeless one, and
+    trials become rare while nothing better is found: the first comes after a dozen batches, since
+    nothing is known yet, in the end there is one in a thousand.
     """
 
-    _WINDOW = 12  # batches that are compared, unless fewer are clear enough
-    _GLIMPSE, _CLEARLY = 4, 1.25  # so few are, from such a ratio on
+    _WINDOW = 24  # batches that are compared
+    _GLIMPSE, _CLEARLY = 4, 1.25  # so few are enough to reject what is slower by such a ratio
     _FIRST_RUN, _LONGEST_RUN = 12, 1024  # batches between trials
-    _BETTER = 0.9  # one more must be worth it: what waits here can still be sorted, or leave
+    _LONGEST_FULL_RUN = 128  # where batches are full, a trial costs next to nothing
+    _BETTER, _AS_GOOD = 0.9, 1.03  # times the usual pace: what a trial must reach
 
     def __init__(self, ceiling: int, *, first: int = 2) -> None:
         self._ceiling = ceiling
         self._usual = min(first, ceiling)
         self._is_growing: bool | None = None  # the direction of the next trial
         self._has_erred = False  # until then it grows by doubling
+        self._was_full = False  # most batches at the usual number, before the trial
         self._latency_s: dict[int, float] = {}
         self._ends: deque[tuple[float, int]] = deque()  # when, and how many were answered by then
         self._answered = 0
         self._start_run(self._FIRST_RUN)
 
     def _start_run(self, run: int) -> None:
-        self._run = max(self._FIRST_RUN, min(run, self._LONGEST_RUN))
+        longest = self._LONGEST_FULL_RUN if self._was_full else self._LONGEST_RUN
+        self._run = max(self._FIRST_RUN, min(run, longest))
         self._enter(_Phase.RUN, self._usual)
 
     def _enter(self, phase: _Phase, limit: int) -> None:
         self._phase = phase
         self.limit = limit
         self._paces_s: list[float] = []
+        self._full = 0  # of the batches that were compared
         self._unsettled = max(limit, self._usual)  # until none is in flight beside others'
 
     def expected_s(self, size: int) -> float:
@@ -87,8 +95,8 @@ class Pacing:
             limit: the limit when it left.
             now_s: the time.
             answered: how many calls were answered since the last one.
-            was_full: it could not have been larger. Then having fewer in flight saves nothing, and
-                the first trial is of more.
+            was_full: it could not have been larger. Then having fewer in flight saves nothing,
+                and the first trial is of more.
         """
         if self._is_growing is None and not self._unsettled:
             self._is_growing = was_full
@@ -105,26 +113,30 @@ class Pacing:
             return
         since_s, before = self._ends[0]
         self._paces_s.append((now_s - since_s) / (self._answered - before))
+        self._full += was_full
         match self._phase:
             case _Phase.RUN if len(self._paces_s) >= self._run:
-                self._before_s = self._pace_s()
+                self._before_s, self._was_full = self._pace_s(), self._are_full
                 self._try_another()
-            case _Phase.TRIAL if self._is_told_from(self._before_s):
+            case _Phase.TRIAL if self._has_seen_enough(self._pace_s(), self._before_s):
                 self._end_trial()
-            case _Phase.CHECK if self._is_told_from(self._tried_s):
+            case _Phase.CHECK if self._has_seen_enough(self._tried_s, self._pace_s()):
                 self._judge(self._pace_s())
 
     def _pace_s(self) -> float:
         """The median: one stalled batch says nothing."""
         return statistics.median(self._paces_s[-self._WINDOW :])
 
-    def _is_told_from(self, other_s: float) -> bool:
-        """Enough has been seen to say which is better."""
+    @property
+    def _are_full(self) -> bool:
+        """Most batches of this phase."""
+        return 2 * self._full > len(self._paces_s)
+
+    def _has_seen_enough(self, tried_s: float, usual_s: float) -> bool:
+        """A number is kept after a whole window only; a hopeless one is given up at a glimpse."""
         if len(self._paces_s) >= self._WINDOW:
             return True
-        if len(self._paces_s) < self._GLIMPSE:
-            return False
-        return not other_s / self._CLEARLY < self._pace_s() < other_s * self._CLEARLY
+        return len(self._paces_s) >= self._GLIMPSE and tried_s > usual_s * self._CLEARLY
 
     def _try_another(self) -> None:
         step = max(1, self._usual // 3) if self._has_erred else self._usual
@@ -142,13 +154,15 @@ class Pacing:
 
     def _end_trial(self) -> None:
         self._tried, self._tried_s = self.limit, self._pace_s()
+        is_more_full = self._are_full if self._is_growing else self._was_full
+        self._is_preferred = self._is_growing == is_more_full
         if self._is_better_than(self._before_s):
             self._enter(_Phase.CHECK, self._usual)
         else:
             self._reject()
 
     def _is_better_than(self, usual_s: float) -> bool:
-        return self._tried_s < usual_s * (self._BETTER if self._is_growing else 1.0)
+        return self._tried_s < usual_s * (self._AS_GOOD if self._is_preferred else self._BETTER)
 
     def _judge(self, usual_s: float) -> None:
         if self._is_better_than(usual_s):
@@ -158,6 +172,11 @@ class Pacing:
             self._reject()
 
     def _reject(self) -> None:
+        if self._is_growing and not self._has_erred:
+            # Twice as many were too many; a few more may not be.
+            self._has_erred = True
+            self._start_run(self._run)
+            return
         self._is_growing = not self._is_growing
         self._has_erred = True
         self._start_run(2 * self._run)
