@@ -256,6 +256,8 @@ class BatchPolicy(Generic[Item]):
             return None
         if not self._in_flight:
             self._tell_of_pause(now_s)
+        if reason == "full":
+            self.pacing.begin_with(self.outstanding // self.max_batch)
         waiters = self._take(self._target())
         batch = Batch(
             waiters,

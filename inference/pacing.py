@@ -71,6 +71,12 @@ class Pacing:
         self._full = 0  # of the batches that were compared
         self._unsettled = max(limit, self._usual)  # until none is in flight beside others'
 
+    def begin_with(self, full_batches: int) -> None:
+        """So many could leave, all of them full. Until something is learnt, they may."""
+        if self._is_growing is None and full_batches > self._usual:
+            self._usual = min(full_batches, self._ceiling)
+            self._start_run(self._FIRST_RUN)
+
     def expected_s(self, size: int) -> float:
         """What a batch of this size takes at present; 0 before anything was measured."""
         latency_s = self._latency_s.get(size.bit_length())

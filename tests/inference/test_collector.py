@@ -233,10 +233,10 @@ def fill(policy: BatchPolicy[str], now_s: float, calls: int) -> int:
 
 
 def test_batches_that_are_long_overdue_hold_up_nobody():
-    policy = policy_that_knows_its_servers(0.02, max_batch=4, max_in_flight_batches=6)
-    allowed = policy.pacing.limit
-    assert fill(policy, 10.0, calls=40) == allowed
-    assert fill(policy, 10.05, calls=0) == 0
+    policy = policy_that_knows_its_servers(0.02, max_batch=4, max_in_flight_batches=16)
+    allowed = fill(policy, 10.0, calls=12)
+    assert allowed == policy.pacing.limit == 3
+    assert fill(policy, 10.05, calls=12) == 0
     overdue_s = policy.wake_s(10.05)
     assert overdue_s == pytest.approx(10.06)
     assert fill(policy, overdue_s, calls=0) == allowed

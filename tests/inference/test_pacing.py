@@ -201,6 +201,19 @@ def test_it_grows_by_doubling_until_a_trial_has_failed() -> None:
     assert statistics.mode(seen[-500:]) == 5
 
 
+def test_all_full_batches_may_leave_until_something_is_learnt() -> None:
+    policy = policy_for(max_batch=64)
+    for _ in range(1_000):
+        policy.offer(Waiter("", 0, 0.0, math.inf))
+    leaving = list(iter(lambda: policy.next_batch(0.0), None))
+    assert [len(batch.waiters) for batch in leaving if batch] == [64] * (1_000 // 64)
+    pacing = Pacing(16)
+    pacing.begin_with(8)
+    settle(pacing, lambda _: 1.0, 10, was_full=True)
+    pacing.begin_with(12)
+    assert pacing.limit == 8
+
+
 def test_of_two_as_good_full_batches_keep_the_larger_number_and_others_the_smaller() -> None:
     for was_full, kept in ((True, 16), (False, 1)):
         pacing = Pacing(16, first=4)
