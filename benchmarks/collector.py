@@ -66,8 +66,8 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=3.0, help="measured per row, in blocks")
-    parser.add_argument("--blocks", type=int, default=6, help="turns each way takes")
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured per row, in blocks")
+    parser.add_argument("--blocks", type=int, default=10, help="turns each way takes")
     parser.add_argument("--callers", type=int, nargs="+", default=list(CALLERS))
     parser.add_argument("--max-batch", type=int, nargs="+", default=list(MAX_BATCHES))
     add_repository_argument(parser)
@@ -369,7 +369,8 @@ async def _measure(
     batch, in_flight = await bench.best_fixed(callers, max_batch)
     await bench.ours(callers, max_batch, LEARNING_S, Tally())
     seconds = options["seconds"] / options["blocks"]
-    tallies = {way: Tally() for way in ("ours", "one_call", "plain", "bare")}
+    # Those that are held against each other follow each other.
+    tallies = {way: Tally() for way in ("plain", "ours", "bare", "one_call")}
 
     async def take_turn(way: str, seconds: float) -> None:
         tally = tallies[way]
