@@ -27,7 +27,7 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (where Triton's python backend ke
 EXIT_TIMEOUT_S = 6
 # Its handler of SIGSEGV and SIGABRT says so, then makes a stack trace. That needs memory, and the
 # lock of the allocator may be held by the very call that crashed: then it hangs for ever, with its
-# ports open and its health endpoints saying ready.
+# ports open and its metrics answered, and judges nothing.
 CRASHED = re.compile(rb"Signal \((?:6|11)\) received")
 
 
