@@ -147,7 +147,6 @@ class BatchPolicy(Generic[Item]):
     def __init__(self, config: CollectorConfig) -> None:
         self._config = config
         self._max_wait_s = config.max_wait_ms / 1000
-        self._sorted_batches = config.sorted_batches
         self._least_batch = min(config.worthwhile_batch, config.max_batch)
         self._queue: deque[Waiter[Item]] = deque()
         # The oldest few batches' worth, sorted by length once and used up before the next round:
@@ -334,7 +333,8 @@ class BatchPolicy(Generic[Item]):
         taken = pop(self._round, size)
         if not taken and self.queued > size:
             self._round_arrived_s = self._oldest_arrived_s()
-            self._round.extend(sorted(pop(self._queue, size * self._sorted_batches), key=_length))
+            next_ones = pop(self._queue, size * self._config.sorted_batches)
+            self._round.extend(sorted(next_ones, key=_length))
             taken = pop(self._round, size)
         elif len(taken) < size:
             taken += pop(self._queue, size - len(taken))
